@@ -1,12 +1,13 @@
 # Every target sets up what it needs: a virtual environment in .venv with the pinned, hash-checked versions of
-# constraints.txt. Needs only Python >= 3.11, make and git; uses uv where it is installed.
+# constraints.txt. Needs only Python >= 3.11, make, git and a C++ compiler; uses uv where it is installed. Without a
+# compiler everything but the compiled engine works.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo consortium-demo test lint format bench docs pictures dist lock clean test-gpu bench-gpu
+.PHONY: help setup native demo consortium-demo test test-native test-fast lint format bench docs pictures dist lock clean test-gpu bench-gpu
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -14,21 +15,24 @@ help:  ## list the targets
 
 setup: $(READY)  ## create .venv with the pinned versions and this package, editable
 
-$(READY): constraints.txt pyproject.toml src/sottovoce/_version.py
+$(READY): constraints.txt pyproject.toml CMakeLists.txt plugins/gpu/pyproject.toml src/sottovoce/_version.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sottovoce needs Python 3.11 or newer; set PYTHON=...")'
 	@rm -rf $(VENV)
 	@if command -v uv >/dev/null 2>&1; then \
 	  echo "setting up $(VENV) with uv" && \
 	  uv venv --quiet --python $(PYTHON) $(VENV) && \
 	  uv pip install --quiet --python $(BIN)/python --require-hashes -r constraints.txt && \
-	  uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e . ; \
+	  PATH="$(abspath $(BIN)):$$PATH" uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e . -e plugins/gpu ; \
 	else \
 	  echo "setting up $(VENV) with pip (a minute or two)" && \
 	  $(PYTHON) -m venv $(VENV) && \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt && \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . ; \
+	  PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e plugins/gpu ; \
 	fi
 	@touch $(READY)
+
+native: $(READY)  ## build the native extension again, after a change of src/native
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 
 demo: $(READY)  ## twenty nodes train a private SVM by gossip
 	@$(BIN)/sottovoce demo
@@ -53,10 +57,31 @@ else
 	wait $$other; first=$$?; cat $(LOG); exit $$((first ? first : second))
 endif
 
+# The extension with sanitizers in a place of its own, and the tests of its loops with it.
+SANITIZED := build/sanitized
+test-native: $(READY)  ## address, undefined-behavior and thread sanitizers over the native loops; ARGS="-k people" for some
+	PATH="$(abspath $(BIN)):$$PATH"; cmake -S . -B $(SANITIZED) -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN))/python \
+	  -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSOTTOVOCE_SANITIZE=address,undefined && ninja -C $(SANITIZED)
+	tools/with-sanitizers $(BIN)/python $(SANITIZED) tests/engine/test_native.py tests/engine/test_contract.py \
+	  tests/engine/test_exact_sums.py tests/engine/test_large_n.py -k "not nodes and not auto" $(ARGS)
+	$(CXX) -std=c++17 -O1 -g -fsanitize=thread -o $(SANITIZED)/races src/native/races.cpp src/native/kernels.cpp src/native/pool.cpp -pthread
+	$(SANITIZED)/races
+
+# Parts whose tests compute in this process alone, without slow ones: laws, accounting, secure draws, plug-ins.
+FAST := $(addprefix tests/,problem network privacy)
+FAST_TOO := $(addprefix tests/,algorithm secure export test_architecture.py test_plugins.py test_streams.py)
+QUICKLY := -m "not slow and not data and not gpu"
+
+test-fast: $(READY)  ## style, types, unit tests and laws in two minutes; not all that `make test` runs
+	@mkdir -p $(dir $(LOG))
+	@export OMP_NUM_THREADS=1; $(BIN)/python -m pytest -q $(QUICKLY) $(FAST) >$(LOG) 2>&1 & other=$$!; trap 'kill $$other' INT TERM; \
+	{ $(CHECK); } && $(BIN)/python -m pytest -q $(QUICKLY) $(FAST_TOO); second=$$?; \
+	wait $$other; first=$$?; cat $(LOG); exit $$((first ? first : second))
+
+CHECK := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
 lint: $(READY)  ## ruff and mypy
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(CHECK)
 
 format: $(READY)  ## let ruff rewrite what it can
 	$(BIN)/ruff format .
@@ -66,14 +91,14 @@ bench: $(READY)  ## benchmarks: ratios against a baseline of the same run
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
 test-gpu:  ## the engines' contract on the CUDA device of this machine (PYTHON has CuPy, pytest and the package)
-	$(PYTHON) -m pytest -q -m gpu tests/engine/test_gpu.py tests/engine/test_gpu_chorus.py tests/engine/test_gpu_clusters.py tests/engine/test_gpu_spans.py $(ARGS)
+	$(PYTHON) -m pytest -q -m gpu plugins/gpu/tests $(ARGS)
 
 bench-gpu:  ## what the gpu engine takes, beside what the device allows
-	$(PYTHON) benchmarks/gpu.py alone
-	$(PYTHON) benchmarks/gpu.py default
-	$(PYTHON) benchmarks/gpu.py figures epsilon-like --certify
-	$(PYTHON) benchmarks/gpu.py figures rcv1-like
-	$(PYTHON) benchmarks/gpu.py figures covtype --certify
+	$(PYTHON) plugins/gpu/benchmark.py alone
+	$(PYTHON) plugins/gpu/benchmark.py default
+	$(PYTHON) plugins/gpu/benchmark.py figures epsilon-like --certify
+	$(PYTHON) plugins/gpu/benchmark.py figures rcv1-like
+	$(PYTHON) plugins/gpu/benchmark.py figures covtype --certify
 	rm -f build/utility.parquet && $(PYTHON) benchmarks/utility.py --engine gpu --seeds 100 --table build/utility.parquet
 
 docs: $(READY)  ## the site into build/docs: pages, gallery, API; no network, warnings are errors
@@ -85,13 +110,14 @@ pictures: $(READY)  ## draw the README's pictures anew
 
 dist: $(READY)  ## build the wheel and the sdist into dist/, and run the wheel in an empty environment
 	rm -rf dist
-	$(BIN)/python -m build --no-isolation --outdir dist .
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m build --no-isolation --outdir dist .
 	$(BIN)/twine check --strict dist/*
 	tools/try-wheel $(BIN)/python dist/*.whl
 
 lock: $(READY)  ## pin the newest versions that fit pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --upgrade \
 	  --no-emit-index-url --no-header --quiet -o constraints.txt
+	$(PYTHON) tools/runtime_requirements.py > deploy/requirements.txt
 
 clean:  ## remove everything that was made here
 	rm -rf $(VENV) build dist docs/api docs/gallery docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis

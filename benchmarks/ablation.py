@@ -18,10 +18,10 @@ from sottovoce.estimators.transformers import PublicProjection
 from sottovoce.experiments.data import Dataset
 from sottovoce.experiments.table import Row, Runs
 from sottovoce.figure import Interval
-from sottovoce.planner import Facts, choose
+from sottovoce.planner import PublicInputs, choose
 from sottovoce.problem.shards import Shards
 from utility import HERE, KEY, rewrite, tell
-from utility_methods import DATA, facts_of, load
+from utility_methods import DATA, inputs_of, load
 from utility_methods import run as run_spec
 
 TABLE = HERE / "ablation.parquet"
@@ -34,7 +34,7 @@ class Variant(NamedTuple):
 
     says: str
     fixed: dict[str, Any] = {}  # noqa: RUF012 - never changed
-    facts: Callable[[Facts], dict[str, Any]] = lambda facts: {}
+    inputs: Callable[[PublicInputs], dict[str, Any]] = lambda inputs: {}
     data: Callable[[Dataset], Dataset] = lambda data: data
     to: str = "plan"
     uneven: bool = False
@@ -46,8 +46,8 @@ def hashed(data: Dataset) -> Dataset:
     return replace(data, records=tables[0], held_out=tables[1])
 
 
-def gentle(facts: Facts) -> dict[str, Any]:
-    return {"loss": "logistic" if facts.outputs == 1 else "softmax"}
+def gentle(inputs: PublicInputs) -> dict[str, Any]:
+    return {"loss": "logistic" if inputs.outputs == 1 else "softmax"}
 
 
 VARIANTS: dict[str, Variant] = {
@@ -61,16 +61,16 @@ VARIANTS: dict[str, Variant] = {
     "nodes": Variant("uneven nodes, each counts the same", {"weights": "nodes"}, to="uneven", uneven=True),
     "records": Variant("uneven nodes, each record counts the same", {"weights": "records"}, to="uneven", uneven=True),
     "uneven": Variant("uneven nodes, small ones count less", uneven=True, to="uneven"),
-    "smooth": Variant("smoothed hinge in place of hinge", facts=lambda f: {"loss": "smoothed_hinge(1.0)"}),
-    "logistic": Variant("logistic, clipped at half its bound", facts=gentle),
-    "unclipped": Variant("logistic or softmax, not clipped", {"clip": 10.0}, facts=gentle, to="logistic"),
-    "l1": Variant("a threshold of one deviation of the noise (l1)", facts=lambda f: {"penalty": "l1"}),
-    "none": Variant("no regulariser, γ alone", facts=lambda f: {"penalty": "none"}),
+    "smooth": Variant("smoothed hinge in place of hinge", inputs=lambda f: {"loss": "smoothed_hinge(1.0)"}),
+    "logistic": Variant("logistic, clipped at half its bound", inputs=gentle),
+    "unclipped": Variant("logistic or softmax, not clipped", {"clip": 10.0}, inputs=gentle, to="logistic"),
+    "l1": Variant("a threshold of one deviation of the noise (l1)", inputs=lambda f: {"penalty": "l1"}),
+    "none": Variant("no regularizer, γ alone", inputs=lambda f: {"penalty": "none"}),
     "stiffer": Variant("μ ten times the planned one"),
     "hashed": Variant("4,096 hashed columns", data=hashed),
-    "no intercept": Variant("no intercept", facts=lambda f: {"intercept": 0.0, "features": f.features - 1}),
-    "wide intercept": Variant("an intercept of 1 in place of 0.5", facts=lambda f: {"intercept": 1.0}),
-    "narrow intercept": Variant("an intercept of 0.25 in place of 0.5", facts=lambda f: {"intercept": 0.25}),
+    "no intercept": Variant("no intercept", inputs=lambda f: {"intercept": 0.0, "features": f.features - 1}),
+    "wide intercept": Variant("an intercept of 1 in place of 0.5", inputs=lambda f: {"intercept": 1.0}),
+    "narrow intercept": Variant("an intercept of 0.25 in place of 0.5", inputs=lambda f: {"intercept": 0.25}),
     "fewer": Variant("a third of the rounds"),
     "more": Variant("three times the rounds"),
     "shorter": Variant("a third of the reach τ"),
@@ -83,16 +83,16 @@ def run(head: Row) -> list[Row]:
     name, epsilon, seed = head["method"], head["epsilon"], head["seed"]
     variant = VARIANTS[name]
     data = variant.data(load(head["data"]))
-    shards = data.deal(NODES, seed)
+    shards = data.partition(NODES, seed)
     if variant.uneven:
         shares = np.exp(1.5 * np.random.default_rng(seed).standard_normal(NODES))
         cuts = np.maximum.accumulate(np.round(np.cumsum(shares / shares.sum()) * len(data.y)).astype(int))
         cuts = np.maximum(cuts, 20 * np.arange(1, NODES + 1))
         shards = Shards.of(shards.X, shards.y, np.concatenate([[0], cuts[:-1], [len(data.y)]]), shards.order)
-    facts = facts_of(tuple(shards.sizes.tolist()), data, epsilon)
-    facts = replace(facts, **variant.facts(facts))
+    inputs = inputs_of(tuple(shards.sizes.tolist()), data, epsilon)
+    inputs = replace(inputs, **variant.inputs(inputs))
     fixed = dict(variant.fixed)
-    planned = choose(replace(facts, penalty="l2"))
+    planned = choose(replace(inputs, penalty="l2"))
     rounds = planned.spec.algorithm.rounds
     if name in ("poisson", "fixed", "everyone", "matching", "growing", "l1", "none", "stiffer"):
         fixed["rounds"] = rounds
@@ -106,7 +106,7 @@ def run(head: Row) -> list[Row]:
     if name in ("shorter", "longer"):
         factor = 3.0 if name == "shorter" else 1 / 3
         fixed |= {"alpha": factor * mu, "gamma": factor * gamma, "rounds": rounds}
-    return [head | run_spec(choose(facts, **fixed).spec, shards, data, seed)]
+    return [head | run_spec(choose(inputs, **fixed).spec, shards, data, seed)]
 
 
 def measure(arguments: argparse.Namespace) -> None:

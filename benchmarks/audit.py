@@ -21,13 +21,13 @@ import numpy as np
 from sottovoce import AlgorithmSpec, Spec
 from sottovoce.auditing import Audit, Family, audit, concluded, plain_epsilon, rates
 from sottovoce.auditing.attack import best_threshold
+from sottovoce.auditing.runner import AuditRunner
 from sottovoce.auditing.scores import by_round
-from sottovoce.auditing.stage import Stage
-from sottovoce.auditing.worst import FIRST, Worst
+from sottovoce.auditing.worst_case import FIRST, WorstCase
 from sottovoce.engine.job import Job
-from sottovoce.privacy.accounting import price
+from sottovoce.privacy.accounting import compute_epsilon
 from sottovoce.privacy.calibration import sigma
-from sottovoce.privacy.events import CyclicEvent, FixedEvent, FullEvent, Hidden, Priced
+from sottovoce.privacy.events import AccountedEvent, CyclicEvent, FixedEvent, FullEvent, Hidden
 from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.release import Draws, Gaussian, Release, Transcript
 from sottovoce.privacy.sampling import Fixed, Full
@@ -37,9 +37,9 @@ from sottovoce.run.presets import paper_l2
 from sottovoce.streams import Streams
 
 LADDER = (200, 500, 1000, 2000, 5000, 10_000, 20_000)
-"""Runs with either record that are tried, one after the other, until a defect is found."""
+"""Runs with either record that are tried, sequentially, until a defect is found."""
 
-STILL = Spec(AlgorithmSpec(rounds=4, gamma="constant(1e6)"), seed=1).but(
+STILL = Spec(AlgorithmSpec(rounds=4, gamma="constant(1e6)"), seed=1).replace(
     privacy__noise="private(2)", network__activation="everyone", privacy__sampling="full"
 )
 """A run whose model hardly moves, so that a hinge is never satisfied and every subgradient is of full length."""
@@ -64,7 +64,7 @@ class Defect:
     sizes: tuple[int, ...] = (6, 6)
     plant: Callable[[Job, int], Job] | None = None
     node: int | None = None
-    stated: Priced | None = None
+    stated: AccountedEvent | None = None
     broken: Callable[[], AbstractContextManager[Any]] = field(default=nullcontext)
 
     def audited(self, runs: int, seed: int = 1, **more: Any) -> Audit:
@@ -134,7 +134,7 @@ def without_pair_noise(job: Job, copies: int) -> Job:
 
 
 def with_a_helper(job: Job, copies: int) -> Job:
-    """The middle of a star tells the attacker what it shares with everybody, who takes it out of all that he sees."""
+    """The middle of a star shows the attacker what it shares with everybody, who takes it out of all that he sees."""
     old = job.draws
     assert isinstance(old, Draws) and isinstance(old.release.law, Pairs)
     known = replace(old.release.law, edges=np.empty((0, 2), dtype=np.int64))
@@ -160,7 +160,7 @@ def _amplified() -> Defect:
     hidden = Hidden(FixedEvent(q, 1, 1.0, 1.0, T), 2 / nodes)
     scale = sigma(hidden, 2.0, 1e-5)
     stated = Hidden(FixedEvent(q, 1, 1.0, scale, T), 2 / nodes)
-    spec = STILL.but(
+    spec = STILL.replace(
         privacy__noise=f"gaussian({scale!r})", privacy__sampling="one", network__activation="edges(1)",
         algorithm__rounds=T,
     )  # fmt: skip
@@ -169,36 +169,36 @@ def _amplified() -> Defect:
 
 def _uncounted() -> Defect:
     scale = sigma(FullEvent(6, 6, 1.0, 1.0, 2), 2.0, 1e-5)
-    spec = STILL.but(privacy__noise=f"gaussian({scale!r})", algorithm__rounds=3)
+    spec = STILL.replace(privacy__noise=f"gaussian({scale!r})", algorithm__rounds=3)
     return Defect("an uncounted round, of 3", spec, stated=FullEvent(6, 6, 1.0, scale, 2))
 
 
 def _cyclic_once() -> Defect:
     scale = sigma(CyclicEvent(6, 2, 1.0, 1.0, 3, uses=1), 2.0, 1e-5)
-    spec = STILL.but(privacy__noise=f"gaussian({scale!r})", privacy__sampling="cyclic(2)", algorithm__rounds=9)
+    spec = STILL.replace(privacy__noise=f"gaussian({scale!r})", privacy__sampling="cyclic(2)", algorithm__rounds=9)
     return Defect("a fixed order of records counted once, of 3 passes", spec,
                   stated=CyclicEvent(6, 2, 1.0, scale, 3, uses=1))  # fmt: skip
 
 
 def defects() -> list[Defect]:
     """All of them."""
-    poisson = STILL.but(privacy__sampling="poisson(1)", algorithm__rounds=20)
-    pairs = STILL.but(privacy__law="pairs(3)", privacy__adversary="secret_pairs", algorithm__rounds=2)
+    poisson = STILL.replace(privacy__sampling="poisson(1)", algorithm__rounds=20)
+    pairs = STILL.replace(privacy__law="pairs(3)", privacy__adversary="secret_pairs", algorithm__rounds=2)
     return [
         Defect("σ halved", STILL, plant=half_the_noise),
-        Defect("the clip left out", STILL.but(problem__on_violation="clip"), plant=no_clip),
-        Defect("the batch's actual size as divisor", poisson.but(privacy__sampling="poisson(6)"), (120, 120),
+        Defect("the clip left out", STILL.replace(problem__on_violation="clip"), plant=no_clip),
+        Defect("the batch's actual size as divisor", poisson.replace(privacy__sampling="poisson(6)"), (120, 120),
                broken=by_actual_size),
         Defect("noise drawn once for all rounds", poisson, (10, 10), plant=once_for_all),
         Defect("one seed for two nodes", STILL, plant=one_seed_for_two),
-        Defect("accounted as Poisson, drawn as fixed batches", poisson.but(algorithm__rounds=40), (20, 20),
+        Defect("accounted as Poisson, drawn as fixed batches", poisson.replace(algorithm__rounds=40), (20, 20),
                plant=fixed_for_poisson),
         _uncounted(),
         _amplified(),
-        Defect("pair noise missing at one end", pairs.but(privacy__adversary="secret_pairs(1)"), (6,) * 5,
+        Defect("pair noise missing at one end", pairs.replace(privacy__adversary="secret_pairs(1)"), (6,) * 5,
                plant=without_pair_noise),
-        Defect("a coalition left out", pairs.but(network__graph="star"), (6,) * 6, plant=with_a_helper, node=1),
-        Defect("32-bit noise in place of the secure release", STILL.but(seed=None, privacy__noise="private(0.1)"),
+        Defect("a coalition left out", pairs.replace(network__graph="star"), (6,) * 6, plant=with_a_helper, node=1),
+        Defect("32-bit noise in place of the secure release", STILL.replace(seed=None, privacy__noise="private(0.1)"),
                plant=plain_noise),
         _cyclic_once(),
     ]  # fmt: skip
@@ -230,7 +230,7 @@ def print_honest(audits: int = 200, runs: int = 100) -> None:
     print("|---|---|---|---|---|")
     for engine in ("reference", "compiled", "nodes"):
         for sampling in ("full", "poisson(2)", "fixed(2)", "cyclic(2)"):
-            spec = STILL.but(privacy__noise="private(4)", privacy__sampling=sampling, algorithm__rounds=3)
+            spec = STILL.replace(privacy__noise="private(4)", privacy__sampling=sampling, algorithm__rounds=3)
             found = [audit(spec, [6], 2, runs=runs, seed=seed, engine=engine, choosing=0.5) for seed in range(audits)]
             passed = sum(bool(each.broken) for each in found)
             mean = np.mean([each.at_least for each in found])
@@ -266,7 +266,7 @@ def print_attainable(audits: int = 20) -> None:
             print(f"| {epsilon} | {runs:,} | {cells} |", flush=True)
 
 
-def _counted(event: Priced, scores: np.ndarray, worlds: np.ndarray, cut: float) -> Audit:
+def _counted(event: AccountedEvent, scores: np.ndarray, worlds: np.ndarray, cut: float) -> Audit:
     wrong = int(np.sum((scores > cut) & (worlds == 0))), int(np.sum((scores <= cut) & (worlds == 1)))
     return concluded(event, 1e-5, wrong, (int(np.sum(worlds == 0)), int(np.sum(worlds == 1))))
 
@@ -274,7 +274,7 @@ def _counted(event: Priced, scores: np.ndarray, worlds: np.ndarray, cut: float) 
 def print_paper(runs: int = 1000, messages: int = 1500) -> None:
     """Theorem 1's noise at the paper's own size: how many of a node's 60,000 messages refute the claim.
 
-    Somebody who has seen fewer messages knows less, so that a claim for the whole run is one for its beginning. Half of
+    Someone who has seen fewer messages knows less, so that a claim for the whole run is one for its beginning. Half of
     the runs choose the threshold for each number of messages, the other half count. γ, which neither the theorem nor
     its noise knows of, is so large that the model stays near 0 and the hinge is never satisfied.
     """
@@ -282,11 +282,11 @@ def print_paper(runs: int = 1000, messages: int = 1500) -> None:
     print("|---|---|---|---|---|---|---|")
     q, nodes = 20_000, 20
     for claimed in CLAIMED:
-        spec = paper_l2(3 * q * nodes // 2).but(
+        spec = paper_l2(3 * q * nodes // 2).replace(
             privacy__noise=f"theorem1({claimed},0.01)", algorithm__gamma="constant(1e9)", seed=1
         )
-        worst = Worst(spec.problem, 2, loud=True, clip=1.0)
-        stage = Stage(prepare(spec, worst.shards(np.full(nodes, q), {0: FIRST})), 0, worst, "compiled")
+        worst = WorstCase(spec.problem, 2, loud=True, clip=1.0)
+        stage = AuditRunner(prepare(spec, worst.shards(np.full(nodes, q), {0: FIRST})), 0, worst, "compiled")
         stage.__dict__["rounds"] = stage.rounds[:messages]
         truth = stage.job.release.event(0, q, int(stage.job.schedule.participations()[0]))
         ratios, worlds = [], []
@@ -298,7 +298,8 @@ def print_paper(runs: int = 1000, messages: int = 1500) -> None:
         first = next((k for k, epsilon in enumerate(found) if epsilon > claimed), None)
         needed = "not shown" if first is None else f"{STEP * (first + 1):,}"
         print(
-            f"| {claimed:g} | {truth.sigma:.3g} | {price([truth], 1e-5).epsilon_lower:,.0f} | {needed} | {runs:,} | "
+            f"| {claimed:g} | {truth.sigma:.3g} | {compute_epsilon([truth], 1e-5).epsilon_lower:,.0f} | {needed} "
+            f"| {runs:,} | "
             f"{found[first or -1]:.2f} | {found[-1]:.2f} |",
             flush=True,
         )
@@ -306,11 +307,11 @@ def print_paper(runs: int = 1000, messages: int = 1500) -> None:
 
 CLAIMED = (0.2, 0.4, 0.6, 0.8, 1.0)
 STEP = 50
-"""Messages after which an attacker looks again."""
+"""Messages after which an attacker examines again."""
 
 
 def _after(scores: np.ndarray, worlds: np.ndarray) -> float:
-    """ε of any mechanism whatever at which somebody with these scores is just possible."""
+    """ε of any mechanism whatever at which someone with these scores is just possible."""
     half = np.arange(len(scores)) % 4 < 2
     low, high = np.sort(scores[half & (worlds == 0)]), scores[half & (worlds == 1)]
     cuts = low[-1] + np.array([1e-9, 0.1, 1.0, 3.0])  # over all false alarms that were seen

@@ -76,7 +76,7 @@ def measured(rows, seeds):
                     yield [*key, f"{noise / (2 * prior):.5f}", f"{counted:.4f}", *(f"{value:.4f}" for value in found)]
 
 
-def told(name, gains):
+def details(name, gains):
     """A line of means, with their standard errors, and the worst, where there are any."""
     if len(gains) < 2:
         return
@@ -99,12 +99,12 @@ def main():
     noise, counted = numbers[:, :2].T
     gains = 100 * (numbers[:, 4:] - numbers[:, 2:4])
     within = (noise >= GATES[0]) & (counted <= GATES[1])
-    told("where the planner does it", gains[within])
+    details("where the planner does it", gains[within])
     for kind in dict.fromkeys(kind for kind, _ in KINDS):
-        told(f"  {kind}", gains[within & np.array([row[0] == kind for row in rows])])
+        details(f"  {kind}", gains[within & np.array([row[0] == kind for row in rows])])
     for low, high in ((0, 0.002), (0.002, 0.003), (0.003, 0.005), (0.005, 0.01), (0.01, 0.03), (0.03, 1)):
-        told(f"noise {low:g} to {high:g}", gains[(noise >= low) & (noise < high) & (counted <= GATES[1])])
-    told("counts that tell less", gains[counted > GATES[1]])
+        details(f"noise {low:g} to {high:g}", gains[(noise >= low) & (noise < high) & (counted <= GATES[1])])
+    details("counts that show less", gains[counted > GATES[1]])
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ class BareExecutor(Executor):
         self._posted, self._heard, self._changed = {}, {}, threading.Condition()
 
     def execute(self, task_name, shareable, fl_ctx, abort_signal):
-        """Register handlers first, so that nobody is asked too early; then go."""
+        """Register handlers first, so that nobody is queried too early; then go."""
         self._engine, self._ctx, me = fl_ctx.get_engine(), fl_ctx, fl_ctx.get_identity_name()
         if task_name == "register":
             kit = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_root_dir())

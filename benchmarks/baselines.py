@@ -10,10 +10,11 @@ import numpy as np
 
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.engine.job import Job
-from sottovoce.engine.kernel import draws
-from sottovoce.problem.regularisers import Separable
+from sottovoce.problem.regularizers import Separable
 from sottovoce.problem.shards import Shards
 
+BLOCK = 1024
+"""Counters whose normals the engine makes at a time."""
 FLAGS = ("-Ofast", "-march=native", "-shared", "-fPIC")
 
 
@@ -46,7 +47,7 @@ def build_floor() -> ctypes.CDLL:
     source = Path(__file__).parent / "floor.c"
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "floor.so"
-        subprocess.run(["gcc", *FLAGS, f"-DBLOCK={draws.BLOCK}", str(source), "-o", str(target), "-lm"], check=True)
+        subprocess.run(["gcc", *FLAGS, f"-DBLOCK={BLOCK}", str(source), "-o", str(target), "-lm"], check=True)
         return ctypes.CDLL(str(target))
 
 

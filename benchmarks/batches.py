@@ -19,7 +19,7 @@ from workloads import alone
 
 FLOOR, PAIRS = Target(high=1.5), Target(high=1.5)
 FEATURES, SHARE = 2000, 0.2
-PLANNED = Spec(AlgorithmSpec(1000, a="constant(1)", gamma="constant(20)"), seed=0).but(
+PLANNED = Spec(AlgorithmSpec(1000, a="constant(1)", gamma="constant(20)"), seed=0).replace(
     network__activation="everyone", privacy__noise="gaussian(0.1)", problem__h="l2(1e-4)"
 )
 SECRETS = {"privacy__law": "pairs(10)", "privacy__adversary": "secret_pairs(majority)"}
@@ -42,7 +42,7 @@ def lines(quick: bool, repeats: int) -> Iterator[Line]:
 
 
 def _job(shards: Shards, **changes: str) -> Job:
-    return prepare(PLANNED.but(**changes), shards).job
+    return prepare(PLANNED.replace(**changes), shards).job
 
 
 def _floors(title: str, shards: Shards, lib: object, sampling: str, repeats: int) -> Iterator[Line]:

@@ -1,6 +1,6 @@
 """What the fresh processes of `processes.py` do; each can be run by itself.
 
-`child.py first-call` imports, prepares, compiles or loads, and runs a few rounds; `child.py peak dense 100000` (or
+`child.py first-call` imports, prepares, and runs a few rounds; `child.py peak dense 100000` (or
 `csr`) makes data shard by shard, trains, and prints the peak memory.
 """
 
@@ -23,7 +23,7 @@ def first_call() -> None:
 
     X = np.eye(40, dtype=np.float32)
     shards = Shards.of(X, np.where(np.arange(40) % 2, 1.0, -1.0), np.arange(0, 41, 2))
-    job = prepare(paper_l2(100).but(privacy__noise="gaussian(0.06)", seed=0), shards).job
+    job = prepare(paper_l2(100).replace(privacy__noise="gaussian(0.06)", seed=0), shards).job
     compiled.run(job, job.start(), 1, 100)
 
 
@@ -40,7 +40,7 @@ def megabytes(now: bool = False) -> float:
 
 
 def peak(storage: str, records: int) -> None:
-    """Memory of a run that looks at all of its data twice, accounting included."""
+    """Memory of a run that examines all of its data twice, accounting included."""
     from sottovoce import Execution, Shards, solve
     from sottovoce.run.presets import paper_l2
 
@@ -49,7 +49,7 @@ def peak(storage: str, records: int) -> None:
     X, data = _dense(records) if storage == "dense" else _csr(records)
     y = np.where(np.random.default_rng(1).random(records) < 0.5, 1.0, -1.0)
     shards = Shards.of(X, y, np.linspace(0, records, NODES + 1).astype(np.int64))
-    solve(paper_l2(2000).but(privacy__noise="gaussian(0.06)", seed=0), shards, execution=Execution("compiled", 2))
+    solve(paper_l2(2000).replace(privacy__noise="gaussian(0.06)", seed=0), shards, execution=Execution("compiled", 2))
     print(json.dumps({"before": before, "peak": megabytes(), "data": data / 2**20}))
 
 

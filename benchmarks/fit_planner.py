@@ -22,10 +22,10 @@ import time
 import numpy as np
 
 from sottovoce.algorithm.method import constant
-from sottovoce.engine import ENGINES
+from sottovoce.experiments.paper.runs import fastest_engine
 from sottovoce.privacy.calibration import GivenNoise
 from sottovoce.problem.shards import Shards
-from sottovoce.run.solve import together
+from sottovoce.run.solve import RunOptions, run_batch
 from sottovoce.run.spec import AlgorithmSpec, Execution, Spec
 
 try:
@@ -138,20 +138,19 @@ def models(shards, reach, noise, T, seeds, smooth_loss):
     """
     row = float(np.hypot(1, INTERCEPT))
     clip = row / 2 if smooth_loss else row  # half of the logistic slope's bound, as in the plans
-    spec = Spec(AlgorithmSpec(T, a="constant(1)", counted="tail(0.5)")).but(
+    spec = Spec(AlgorithmSpec(T, a="constant(1)", counted="tail(0.5)")).replace(
         problem__loss="logistic" if smooth_loss else "hinge", problem__h="none", problem__intercept=INTERCEPT,
         network__activation="everyone", privacy__sampling="full", privacy__clip=clip,
     )  # fmt: skip
     each = [
-        spec.but(algorithm__gamma=constant(T * row * clip / tau), privacy__noise=GivenNoise((clip * c * T**0.5,)))
+        spec.replace(algorithm__gamma=constant(T * row * clip / tau), privacy__noise=GivenNoise((clip * c * T**0.5,)))
         for tau, c in zip(reach.tolist(), noise.tolist(), strict=True)
     ]
-    if ENGINES["gpu"].lacks() is None:
-        runs = together(
-            [one.but(seed=s) for one in each for s in range(seeds)], shards, execution=Execution("gpu", None)
-        )
+    if fastest_engine() == "gpu":
+        on = RunOptions(Execution("gpu", None))
+        runs = run_batch([one.replace(seed=s) for one in each for s in range(seeds)], shards, on)
     else:  # seed by seed, by what shares the draws of one
-        found = [together([one.but(seed=s) for one in each], shards, execution=CPU) for s in range(seeds)]
+        found = [run_batch([one.replace(seed=s) for one in each], shards, RunOptions(CPU)) for s in range(seeds)]
         runs = [run for same in zip(*found, strict=True) for run in same]
     return xp.asarray(np.stack([run.models[0] for run in runs], axis=1), dtype=np.float32)
 

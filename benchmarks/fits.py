@@ -31,7 +31,7 @@ from sottovoce.engine import compiled, reference
 from sottovoce.engine.cores import available, shared
 from sottovoce.engine.job import Job
 from sottovoce.errors import DataError
-from sottovoce.estimators import spent
+from sottovoce.estimators import composition
 from sottovoce.run.build import prepare
 from workloads import alone
 
@@ -112,7 +112,7 @@ class Fits:
         """A whole fit, the first one on these records."""
 
         def work() -> None:
-            spent.KNOWN.clear()
+            composition.KNOWN.clear()
             self._model(seed).fit(self.table.X, self.table.y)
 
         return Work(work, self.rounds)
@@ -142,7 +142,7 @@ def _whole(each: Set, table: Table, lib: object, repeats: int) -> Iterator[Line]
 
 
 def _on_two_threads(each: Set, table: Table, lib: object, repeats: int) -> Line:
-    """By the wall clock: a fit, and the floor's records in two halves, side by side and one after the other."""
+    """By the wall clock: a fit, and the floor's records in two halves, side by side and sequentially."""
     made = Fits(each, table)
     drawn = _drawn(made.job)
     rows = np.arange(len(made.shards.y)) if drawn is None else drawn
@@ -155,12 +155,12 @@ def _on_two_threads(each: Set, table: Table, lib: object, repeats: int) -> Line:
 
     with ThreadPoolExecutor(2) as pool:
         works = {
-            "one after the other": Work(lambda: list(map(many, halves)), some),
+            "sequentially": Work(lambda: list(map(many, halves)), some),
             "side by side": Work(lambda: list(pool.map(many, halves)), some),
             "fit": made.fit(0),
         }
         times = in_turn(works, repeats, time.perf_counter)
-    busy = times["one after the other"] / times["side by side"] < SECOND
+    busy = times["sequentially"] / times["side by side"] < SECOND
     what = f"{each.name}, two threads{', not judged' if busy else ''}"
     compared = "fit / records read in C, by the wall clock"
     return Line(what, compared, times["fit"], times["side by side"], "µs", None if busy else FLOOR)
@@ -179,7 +179,7 @@ def _rounds(each: Set, table: Table, lib: object, repeats: int) -> Iterator[Line
     classes = tuple(np.unique(table.y).tolist())
     model = PrivateClassifier(row_norm=each.row_norm, classes=classes, n_nodes=OWNERS, random_state=0)
     run = model._prepare(table.X, table.y, None, None)
-    job, secure = (prepare(run.spec.but(seed=seed), run.shards).job for seed in (0, None))
+    job, secure = (prepare(run.spec.replace(seed=seed), run.shards).job for seed in (0, None))
     rows = _drawn(job)
     read = run.shards.X.size if rows is None else len(rows) * run.shards.X.size // len(table.y)
     rounds = max(2, min(20, run.spec.algorithm.rounds, ENOUGH // (read * job.problem.outputs)))

@@ -2,7 +2,7 @@
 
     python benchmarks/flare.py [FEATURES]
 
-Two deployments run, one after the other and twice in turn: under FLARE's own programs a bare Executor that only
+Two deployments run, sequentially and twice in turn: under FLARE's own programs a bare Executor that only
 averages vectors along the same schedule, and ours, behind its gates, which also draws noise, steps, seals, and writes
 every round to the disk before it is sent. Sites are handed a task up to a second apart, so the bare time is that of the
 site which began last, and ours is counted between rounds. TMPDIR says on which disk.
@@ -53,7 +53,7 @@ sampling = "full"
 
 def prepare(folder: Path, features: int, port: int):
     folder.mkdir()
-    schema = f'features = {features}\nrow_norm = 1.0\n[label]\ncolumn = "y"\nclasses = [-1, 1]\n'
+    schema = f'features = {features}\nfirst_index = 1\nrow_norm = 1.0\n[label]\ncolumn = "y"\nclasses = [-1, 1]\n'
     (folder / "schema.toml").write_text(schema)
     sites = "".join(f'[sites.{name}]\norg = "bench"\nrecords = {RECORDS}\n' for name in SITES)
     (folder / "consortium.toml").write_text(AGREEMENT.format(sites=sites, rounds=ROUNDS, port=port))
@@ -67,7 +67,7 @@ def prepare(folder: Path, features: int, port: int):
 
 
 def start_bare(trial: Trial, name: str, kit: Path, paths: dict[str, str]) -> None:
-    """FLARE's own program, without our gate, of a kit whose jobs may start the bare classes."""
+    """FLARE's own program, without our filter, of a kit whose jobs may start the bare classes."""
     path = kit / "local" / "resources.json"
     resources = json.loads(path.read_text())
     resources["class_allow_list"].append("bare_flare.")
@@ -105,7 +105,7 @@ def finish(admin, job: str) -> None:
 
 
 def rounds_a_second(admin: Any, job: str) -> float:
-    """Of the slowest site, by what it tells on the way: how long a run took is kept nowhere."""
+    """Of the slowest site, by what it shows on the way: how long a run took is kept nowhere."""
     seen: list[tuple[float, int]] = []
     for status in admin.follow(job, every=0.5):
         if len(status.progress) == len(SITES):
@@ -122,7 +122,7 @@ def main() -> None:
         folder = Path(place)
         agreement, kits = prepare(folder / "ours", features, 8112)
         plain, bare_kits = prepare(folder / "bare", features, 8122)
-        exchanges = int(agreement.run.prepared.job.schedule.up_to()[-1]) / 2
+        exchanges = int(agreement.run.plan.schedule.up_to()[-1]) / 2
         paths = {"PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])}
         rates: dict[str, list[float]] = {"bare, aux": [], "bare, cell": [], "sottovoce": []}
         with Trial(kits, folder / "logs") as trial, Trial(bare_kits, folder / "bare-logs") as bare_trial:

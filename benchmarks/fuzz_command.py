@@ -1,6 +1,6 @@
-"""A fuzzer at the front door: every verb with arguments that nobody meant, and files that somebody has spoilt.
+"""A fuzzer at the front door: every verb with arguments that nobody meant, and files that someone has spoilt.
 
-Each attempt ends in success or in one sentence with an exit code of its own (`tests/cli/attempts.py` has the rules).
+Each attempt ends in success or in one line with an exit code of its own (`tests/cli/attempts.py` has the rules).
 
     python benchmarks/fuzz_command.py [--attempts 10000] [--first 0]
 """

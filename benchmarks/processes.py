@@ -1,7 +1,7 @@
 """Fresh processes: how long until the first compiled call is done, and how much memory a run needs.
 
-Processor time is user and system time together. Children keep bytecode and compiled kernels in folders of their own,
-so that what is warm and what is cold is the same on every machine, whatever its environment says.
+Processor time is user and system time together. Children keep bytecode in a folder of their own, so
+that what is warm is the same on every machine, whatever its environment says.
 """
 
 import json
@@ -32,18 +32,17 @@ class Spent(NamedTuple):
 def lines(quick: bool, repeats: int) -> Iterator[Line]:
     """First calls, then memory."""
     with tempfile.TemporaryDirectory() as folder:
-        kept = {"PYTHONPYCACHEPREFIX": f"{folder}/bytecode", "NUMBA_CACHE_DIR": f"{folder}/kernels"}
+        kept = {"PYTHONPYCACHEPREFIX": f"{folder}/bytecode"}
         yield from _first_calls(kept, max(3, repeats))
         for storage, records in (("dense", 100_000), ("csr", 1_000_000)):
             yield from _peaks(storage, records // (4 if quick else 1), kept)
 
 
 def _first_calls(kept: dict[str, str], repeats: int) -> Iterator[Line]:
-    _spend(["-c", "import numba, sottovoce.cli.main, sottovoce.engine.compiled"], kept)  # bytecode
-    cold = _spend([str(CHILD), "first-call"], kept)
+    _spend(["-c", "import sklearn.base, sottovoce.cli.main, sottovoce.engine.compiled"], kept)  # bytecode
     kinds = {
-        "numba": ["-c", "import numba"],
-        "warm": [str(CHILD), "first-call"],
+        "imports": ["-c", "import sottovoce.engine.compiled, sottovoce.run.build, sottovoce.run.presets"],
+        "first": [str(CHILD), "first-call"],
         "numpy": ["-c", "import numpy"],
         "version": ["-c", "from sottovoce.cli.main import main; main()", "--version"],
     }
@@ -53,17 +52,16 @@ def _first_calls(kept: dict[str, str], repeats: int) -> Iterator[Line]:
             taken[name].append(_spend(arguments, kept))
     for clock, called in (("wall", "wall clock"), ("processor", "processor time")):
         best = {name: min(getattr(spent, clock) for spent in many) for name, many in taken.items()}
-        what, warm = f"first call, {called}", best["warm"]
-        yield Line(what, "warm cache / import numba", warm, best["numba"], "s", FIRST_CALL, warm)
-        yield Line(what, "cold cache / warm cache", getattr(cold, clock), warm, "s")
+        what, first = f"first call, {called}", best["first"]
+        yield Line(what, "imports and first call / imports", first, best["imports"], "s", FIRST_CALL, first)
         yield Line(f"start, {called}", "sottovoce --version / import numpy", best["version"], best["numpy"], "s")
 
 
 def _peaks(storage: str, records: int, kept: dict[str, str]) -> Iterator[Line]:
-    told = json.loads(_spend([str(CHILD), "peak", storage, str(records)], kept).said)
-    what, alone = f"peak memory, {storage}, {records:,} records", told["peak"] - told["before"]
-    yield Line(what, "all / the data", told["peak"], told["data"], "MB")
-    yield Line(what, "beyond what a first call leaves / the data", alone, told["data"], "MB")
+    details = json.loads(_spend([str(CHILD), "peak", storage, str(records)], kept).said)
+    what, alone = f"peak memory, {storage}, {records:,} records", details["peak"] - details["before"]
+    yield Line(what, "all / the data", details["peak"], details["data"], "MB")
+    yield Line(what, "beyond what a first call leaves / the data", alone, details["data"], "MB")
 
 
 def _spend(arguments: list[str], changes: dict[str, str]) -> Spent:

@@ -1,4 +1,4 @@
-"""PrivateRegressor at its defaults: R² against ε, beside least squares without noise and AdaSSP at a trusted centre.
+"""PrivateRegressor at its defaults: R² against ε, beside least squares without noise and AdaSSP at a trusted center.
 
     python benchmarks/regression.py [--quick] [--seeds 10] [--minutes 60]
 
@@ -26,7 +26,7 @@ FILE, PAGE = HERE / "regression.csv", HERE.parent / "docs" / "utility.md"
 MARK = "<!-- made by benchmarks/regression.py -->"
 END = "<!-- end of regression -->"
 EPSILONS = (0.1, 0.3, 1.0, 4.0, 10.0, 100.0, 1000.0)
-FEW = (0.2, 1.0, 4.0)
+SOME_EPSILONS = (0.2, 1.0, 4.0)
 TRUSTS: dict[str, Any] = {"sottovoce": "nobody", "one curious": 1, "majority": "majority", "centre": "centre"}
 """The `trust` of what the file calls a method."""
 FIELDS = ("set", "nodes", "method", "epsilon", "seed", "r2", "by", "predicted")
@@ -55,7 +55,7 @@ def linear(X: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
 
 
 def isotropic(records: int, columns: int, share: float) -> Callable[[np.random.Generator], Split]:
-    """Directions that are all alike."""
+    """Directions that are all the same."""
 
     def draw(rng: np.random.Generator) -> Split:
         X = rng.normal(size=(records * 4 // 3, columns))
@@ -91,7 +91,7 @@ def diabetes(rng: np.random.Generator) -> Split:
 
 
 def houses(rng: np.random.Generator) -> Split:
-    """A stand-in for the Californian houses: skewed columns, places, a price that is not linear and ends at a cap."""
+    """A stand-in for the Californian houses: skewed columns, places, a cost that is not linear and ends at a cap."""
     n = 16_000
     income, age = rng.gamma(3.2, 1.2, n), rng.uniform(1, 52, n)
     rooms, crowd = rng.lognormal(1.65, 0.3, n), rng.lognormal(1.0, 0.35, n)
@@ -160,7 +160,7 @@ def ols(split: Split) -> float:
 
 
 def adassp(split: Split, epsilon: float, rng: np.random.Generator, delta: float = 1e-5) -> float:
-    """AdaSSP (Wang 2018) at a trusted centre, by the best of six constants of its ridge, chosen on the test set.
+    """AdaSSP (Wang 2018) at a trusted center, by the best of six constants of its ridge, chosen on the test set.
 
     Its three releases have a third of the budget each, here by exact Gaussian composition, and replace one record.
     """
@@ -189,7 +189,7 @@ def cells(quick: bool, seeds: int) -> list[tuple[str, int, str, float | None, in
         for name in dict.fromkeys([*FOUR, *six]):
             wanted.append((name, 1, "no noise", None, seed))
         for name in FOUR:
-            for epsilon in FEW:
+            for epsilon in SOME_EPSILONS:
                 wanted += [(name, 1, method, epsilon, seed) for method in ("sottovoce", "AdaSSP")]
         for name in six:
             for nodes in (1, 20):
@@ -248,12 +248,15 @@ def page() -> str:
     def values(name: str, nodes: int, method: str, epsilon: float | None) -> list[float]:
         return list(by_seed(name, nodes, method, epsilon).values())
 
-    lines = [f"| one node | no noise | {' | '.join(f'ε = {e:g}' for e in FEW)} |", "|---|---|" + "---|" * len(FEW)]
+    lines = [
+        f"| one node | no noise | {' | '.join(f'ε = {e:g}' for e in SOME_EPSILONS)} |",
+        "|---|---|" + "---|" * len(SOME_EPSILONS),
+    ]
     for name in FOUR:
-        lines.append(f"| **{name}** | {cell(values(name, 1, 'no noise', None))} |" + " |" * len(FEW))
+        lines.append(f"| **{name}** | {cell(values(name, 1, 'no noise', None))} |" + " |" * len(SOME_EPSILONS))
         for method in ("sottovoce", "AdaSSP"):
             label = "sottovoce, defaults" if method == "sottovoce" else "AdaSSP, best constant in hindsight"
-            lines.append(f"| {label} | | {' | '.join(cell(values(name, 1, method, e)) for e in FEW)} |")
+            lines.append(f"| {label} | | {' | '.join(cell(values(name, 1, method, e)) for e in SOME_EPSILONS)} |")
         lines.append(f"| noisy descent, tuned in hindsight | | {' | '.join(f'{v:.2f}' for v in HINDSIGHT[name])} |")
     lines += ["", f"| set, nodes | no noise | {' | '.join(f'ε = {e:g}' for e in EPSILONS)} |"]
     lines.append("|---|---|" + "---|" * len(EPSILONS))
@@ -264,7 +267,7 @@ def page() -> str:
     most = EPSILONS[-1]
     lines += [
         "",
-        f"| ε = {most:g}, 20 nodes or a centre, less no noise | nobody trusted | {' | '.join(list(TRUSTS)[1:])} |",
+        f"| ε = {most:g}, 20 nodes or a center, less no noise | nobody trusted | {' | '.join(list(TRUSTS)[1:])} |",
     ]
     lines.append("|---|" + "---|" * len(TRUSTS))
     for name in SIX:

@@ -16,7 +16,7 @@ import numpy as np
 from sottovoce.engine.job import Job, choose
 from sottovoce.planner import choose as plan
 from sottovoce.run.build import prepare
-from utility_methods import DATA, facts_of
+from utility_methods import DATA, inputs_of
 
 RADII, TRIMMED, LIES = (0.5, 1.0, 2.0), (1, 3), (0.0, 1.0, 30.0, 1000.0)
 
@@ -42,17 +42,17 @@ def main() -> None:
     data = DATA[arguments.data]()
     found: dict[tuple[str, float], list[float]] = {}
     for seed in range(arguments.seeds):
-        shards = data.deal(arguments.nodes, seed)
-        spec = plan(facts_of(tuple(shards.sizes.tolist()), data, arguments.epsilon), activation="everyone").spec.but(
-            seed=seed
-        )
+        shards = data.partition(arguments.nodes, seed)
+        spec = plan(
+            inputs_of(tuple(shards.sizes.tolist()), data, arguments.epsilon), activation="everyone"
+        ).spec.replace(seed=seed)
         first = prepare(spec, shards).job
         apart = max(first.release.sigma) * math.sqrt(2 * first.problem.m)
         choices = {"gossip": "gossip"}
         choices |= {f"clipped, {r:g} σ√(2m)": f"clipped({r * apart!r})" for r in RADII}
         choices |= {f"trimmed({f})": f"trimmed({f})" for f in TRIMMED}
         for name, averaging in choices.items():
-            honest = prepare(spec.but(network__averaging=averaging), shards).job
+            honest = prepare(spec.replace(network__averaging=averaging), shards).job
             for times in LIES:
                 job = lying(honest, times)
                 (state,) = choose("compiled", job).run([job], [job.start()], 1, job.method.T)

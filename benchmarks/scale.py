@@ -19,8 +19,8 @@ import numpy as np
 from sottovoce._types import FLOAT_BYTES
 from sottovoce.data.synthetic import two_gaussians
 from sottovoce.engine import compiled
-from sottovoce.planner.choose import Facts, choose
-from sottovoce.privacy.coins import by_coins, linked
+from sottovoce.planner.choose import PublicInputs, choose
+from sottovoce.privacy.random_secret_graph import by_coins, linked
 from sottovoce.privacy.release import Gaussian
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
@@ -57,9 +57,9 @@ class Way:
 
 WAYS = (
     Way("exact averaging"),
-    Way("random regular, 6 neighbours", "random_regular(degree=6)"),
+    Way("random regular, 6 neighbors", "random_regular(degree=6)"),
     Way("exact averaging, random secrets", pairs=True),
-    Way(f"the same, {LOST:.0%} lost after sharing", pairs=True, lost=LOST),
+    Way(f"the same, {LOST:.0%} lost after sharing", pairs=True, dropout_rate=LOST),
 )
 
 
@@ -72,7 +72,7 @@ def sizes_of(devices: int) -> np.ndarray:
 def best_ratio(n: int, lost: float) -> tuple[float, float]:
     """r, and noise of the mean in units of a run with independent noise.
 
-    What hides a node is σ̂²(r), and what the mean has besides own noises is r² for each pair that is not cancelled.
+    What hides a node is σ̂²(r), and what the mean has besides own noises is r² for each pair that is not canceled.
     """
     chance, k = PEERS / (n - 1), (n - 1) // 2
 
@@ -85,19 +85,19 @@ def best_ratio(n: int, lost: float) -> tuple[float, float]:
 
 
 def planned(way: Way, sizes: np.ndarray, epsilon: float) -> Spec:
-    """By the planner, with the secrets of coins where pairs share any."""
+    """By the planner, with the secrets of random bits where pairs share any."""
     adversary = PAIRS if way.pairs else "transcript"
-    facts = Facts(tuple(sizes.tolist()), FEATURES, epsilon, DELTA, adversary=adversary, graph=way.graph)
+    inputs = PublicInputs(tuple(sizes.tolist()), FEATURES, epsilon, DELTA, adversary=adversary, graph=way.graph)
     fixed = {"averaging": "gossip(4)", "rounds": 100} if way.graph != "complete" else {}
-    spec = choose(facts, weights="records", sampling="full", **fixed).spec
+    spec = choose(inputs, weights="records", sampling="full", **fixed).spec
     if way.pairs:
         ratio, _ = best_ratio(len(sizes), way.lost)
-        spec = spec.but(privacy__law=f"pairs({ratio}, peers={PEERS}, coins=1, fails={FAILS})")
-    return spec.but(seed=1)
+        spec = spec.replace(privacy__law=f"pairs({ratio}, peers={PEERS}, coins=1, fails={FAILS})")
+    return spec.replace(seed=1)
 
 
 def run(way: Way, shards: Shards, test: Shards, epsilon: float) -> dict[str, float | str]:
-    """Plan, run, account; look at the models at the end."""
+    """Plan, run, account; examine the models at the end."""
     began = time.process_time()
     spec = planned(way, shards.sizes, epsilon)
     made, T, n = prepare(spec, shards), spec.algorithm.rounds, shards.n

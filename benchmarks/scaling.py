@@ -31,7 +31,7 @@ from workloads import DENSE, NODES, RECORDS, WORDS, alone, dense, job, text
 LINEAR = Target(1.5, 2.5)  # twice the cost, within a quarter
 NO_MORE = Target(high=1.25)
 FLOORS, WITHIN, TWICE = Target(high=1.5), Target(high=1.0), Target(high=2.0)
-MANY = Spec(AlgorithmSpec(1000, a="constant(1)", gamma="constant(20)"), seed=0).but(
+MANY = Spec(AlgorithmSpec(1000, a="constant(1)", gamma="constant(20)"), seed=0).replace(
     network__activation="everyone",
     network__averaging="exact",
     privacy__sampling="full",
@@ -152,10 +152,10 @@ def main() -> None:
     The engine is compiled before the clock runs, and the clock is the processor's.
     """
     n, features, rounds = map(int, sys.argv[1:4])
-    spec = MANY.but(network__graph=sys.argv[4], algorithm__rounds=rounds)
-    spec = spec if sys.argv[4] == "complete" else spec.but(network__averaging="gossip")
+    spec = MANY.replace(network__graph=sys.argv[4], algorithm__rounds=rounds)
+    spec = spec if sys.argv[4] == "complete" else spec.replace(network__averaging="gossip")
     shards = _records(n, 2 * n, features)
-    small = prepare(spec.but(algorithm__rounds=1), _records(2000, 4000, features)).job
+    small = prepare(spec.replace(algorithm__rounds=1), _records(2000, 4000, features)).job
     compiled.run(small, small.start(), 1, 1)
     began = time.process_time()
     made = prepare(spec, shards)
@@ -166,7 +166,7 @@ def main() -> None:
 
 
 def _peak() -> float:
-    """The most bytes that this process had in memory; `getrusage` counts those of whoever started it, too."""
+    """The most bytes that this process had in memory; `getrusage` counts those of anyone who started it, too."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * float(next(line for line in lines if line.startswith("VmHWM")).split()[1])
 

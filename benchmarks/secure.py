@@ -35,7 +35,7 @@ from sottovoce.secure import balls, noise
 from sottovoce.secure.functions import logistic_slope
 from sottovoce.secure.generator import Generator, Purpose, fresh
 from sottovoce.secure.grids import choose_grids, on_grid
-from sottovoce.secure.noise import Law, Layer, Noise, release_grid
+from sottovoce.secure.noise import Layer, Noise, NoiseKind, release_grid
 from sottovoce.secure.sampling import poisson
 from sottovoce.secure.sums import clipped_sum
 from workloads import alone
@@ -153,7 +153,7 @@ def _rounds(quick: bool, repeats: int) -> Iterator[Line]:
         for owners in (1, 20):
             model = PrivateClassifier(row_norm=row_norm, classes=(-1, 1), n_nodes=owners, random_state=0)
             run = model._prepare(X, table.y, None, None)
-            job, secure = (prepare(run.spec.but(seed=seed), run.shards).job for seed in (0, None))
+            job, secure = (prepare(run.spec.replace(seed=seed), run.shards).job for seed in (0, None))
             sums = replace(secure.draws.sums, compiled=True)
             secure = replace(secure, draws=replace(secure.draws, sums=sums, compiled=True))
             state, rounds = secure.start(), min(run.spec.algorithm.rounds, 8)
@@ -199,7 +199,7 @@ class Counted:
         balls.whole = self._whole
 
 
-def check_roundings(draws: int, law: Law, share: float | None = None) -> None:
+def check_roundings(draws: int, law: NoiseKind, share: float | None = None) -> None:
     """Draws against the reference, with sums of 50 bits; with the bound widened to the given share of doubts."""
     m, scale, generator = 1000, 3.7, fresh()[Purpose.NOISE]
     grid, usual = release_grid(scale, SUM_GRID), noise.ERROR
@@ -221,7 +221,7 @@ def check_roundings(draws: int, law: Law, share: float | None = None) -> None:
     )
 
 
-def check_law(draws: int, law: Law) -> None:
+def check_law(draws: int, law: NoiseKind) -> None:
     """χ² of the rounded noise, also with a scale that is wrong by a thousandth or two."""
     m, rows, scale, generator = 2000, 50, 1.37 * 2.0**20, fresh()[Purpose.NOISE]
     name = law.name.lower()
@@ -252,7 +252,7 @@ def main() -> None:
         for line in lines(quick, 3 if quick else 7):
             print(line, flush=True)
         print()
-        for law in Law:
+        for law in NoiseKind:
             check_roundings(10**5 if quick else 10**6, law)
             check_roundings(10**4 if quick else 10**5, law, share=0.1)
             check_law(10**7 if quick else 10**8, law)

@@ -94,7 +94,7 @@ def page() -> str:
                     float(r["share"]) for key, r in rows.items() if (*key[:3], key[4]) == (name, n, epsilon, "private")
                 }
                 title = f"{name}, {n}, {epsilon:g}"
-                if spent == {0.0} and public == private:  # not even looked for
+                if spent == {0.0} and public == private:  # not even searched for
                     lines.append(f"| {title} | both, nothing spent | {' | '.join(map(written, public))} |")
                     continue
                 share = "/".join(f"{100 * each:.2g}" for each in sorted(spent))

@@ -21,7 +21,7 @@ TWICE = Target(low=1.85)
 
 
 def lines(quick: bool, repeats: int) -> Iterator[Line]:
-    """One after the other, and side by side: by the wall clock, and so judged only where a second core is free.
+    """Sequentially, and side by side: by the wall clock, and so judged only where a second core is free.
 
     Accounts take as long for few rounds as for many, and most of the time of a sweep of few.
     """
@@ -38,7 +38,11 @@ def lines(quick: bool, repeats: int) -> Iterator[Line]:
         "accounts of their own": lambda: _apart(rounds),
         "accounts in common": lambda: _alike(rounds // 100),
     }
-    sweep([specs()[0].but(algorithm__rounds=2) for specs in kinds.values()], shards, execution=Execution("compiled", 1))
+    sweep(
+        [specs()[0].replace(algorithm__rounds=2) for specs in kinds.values()],
+        shards,
+        execution=Execution("compiled", 1),
+    )
     works = {"two floors": Work(lambda: [work() for work in alike], 1), "in threads": Work(in_threads, 1)}
     for name, specs in kinds.items():
         works |= {f"{name}, {jobs}": Work(_swept(specs, shards, jobs), 1) for jobs in (1, 2)}
@@ -60,13 +64,13 @@ def _apart(rounds: int) -> list[Spec]:
     """The paper's runs of two seeds never seen before, so that nothing is known: schedules, noise, accounts."""
     pair, base = (next(_seeds), next(_seeds)), paper_l2(rounds)
     # seeds may have equal numbers of turns, and so equal accounts: each has budgets of its own
-    return [base.but(privacy__noise=f"private({e + 1e-6 * s})", seed=s) for s in pair for e in EPSILONS]
+    return [base.replace(privacy__noise=f"private({e + 1e-6 * s})", seed=s) for s in pair for e in EPSILONS]
 
 
 def _alike(rounds: int) -> list[Spec]:
     """Everyone in every round: what one seed needs, the other needs too."""
     pair, base = (next(_seeds), next(_seeds)), private(rounds)
-    return [base.but(privacy__noise=f"private({e + 1e-6 * pair[0]})", seed=s) for s in pair for e in EPSILONS]
+    return [base.replace(privacy__noise=f"private({e + 1e-6 * pair[0]})", seed=s) for s in pair for e in EPSILONS]
 
 
 def _swept(specs: Callable[[], list[Spec]], shards: Shards, jobs: int) -> Callable[[], object]:

@@ -31,8 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from sottovoce.engine.gpu.products import fits
-from sottovoce.engine.job import ENGINES, Job
+from sottovoce.engine.job import ENGINES, Job, engine_named
 from sottovoce.errors import SpecError
 from sottovoce.experiments.table import Row, Runs, save_rows
 from sottovoce.figure import Curve, Figure, Interval, Panel, draw
@@ -43,12 +42,12 @@ from utility_methods import (
     POOLED,
     UNBALANCED,
     WEIGHTS,
-    dealings,
     exists,
     for_device,
     load,
-    minimised,
+    minimized,
     on_device,
+    partitions,
 )
 
 HERE = Path(__file__).parent
@@ -61,7 +60,7 @@ EPSILONS, SEEDS = (0.2, 0.5, 1.0, 2.0, 4.0), 10
 USUAL = 100
 """Seeds of most cells, which the page says once for all."""
 CELLS = {"a9a": (EPSILONS, (20, 100)), "mushrooms": (EPSILONS, (20, 100)), "epsilon-like": (EPSILONS, (20,))}
-"""ε and nodes of a set, unless others are asked for; of large sets there are fewer."""
+"""ε and nodes of a set, unless others are requested; of large sets there are fewer."""
 FEWER = (0.2, 1.0), (20,)
 QUICK = {
     "data": ["mushrooms", "epsilon-like"], "epsilon": [1.0], "nodes": [20], "seeds": 2,
@@ -85,14 +84,14 @@ PAIRS = (
 BEGIN, END = "<!-- made by benchmarks/utility.py -->", "<!-- end -->"
 BEGIN_RARE, END_RARE = "<!-- unbalanced, made by benchmarks/utility.py -->", "<!-- end of unbalanced -->"
 AGAINST_FIRST = {
-    "less 0.1 at a centre": ("pairs", "first", 20),
+    "less 0.1 at a center": ("pairs", "first", 20),
     "less 0.1 with pairs": ("pairs", "first pairs", 20),
     "less 0.1, nobody trusted": ("pairs", "first nodes", 20),
 }
 SAVED = 15.0  # seconds between writings of the table, which has many rows
 SOME = 15.0  # seconds that a processor's work beside a device is to take, if runs take as long as those that are kept
-FEW = 5  # runs of such a work, where nobody knows how long they take
-SHARED = 25  # runs of a method that minimises in one such work: they minimise the same
+SOME_EPSILONS = 5  # runs of such a work, where it is unknown how long they take
+SHARED = 25  # runs of a method that minimizes in one such work: they minimize the same
 DEVICE = 6  # processes that share a device: one has it, the others prepare cells and judge them
 ELSEWHERE = "diffprivlib"
 """What is not made beside a device."""
@@ -103,7 +102,7 @@ KEY = ("data", "method", "nodes", "epsilon", "seed")
 
 
 def wanted(arguments: argparse.Namespace) -> list[Row]:
-    """The runs that were asked for, cheap questions first."""
+    """The runs that were requested, cheap questions first."""
     asked = []
     for name in arguments.data:
         epsilons, nodes = CELLS.get(name, FEWER)
@@ -146,7 +145,7 @@ class Work(NamedTuple):
     seeds: list[int]
     device: bool
     expected: float
-    """Seconds, by what such runs took last time; 0 where nobody knows."""
+    """Seconds, by what such runs took last time; 0 where it is unknown."""
 
     def make(self) -> list[Row]:
         """The rows."""
@@ -154,7 +153,7 @@ class Work(NamedTuple):
         if self.device:
             return on_device(*self.cell, len(self.seeds))
         if method in ONE_SHOT:
-            return minimised(name, method, epsilon, self.seeds)
+            return minimized(name, method, epsilon, self.seeds)
         return [row for seed in self.seeds for row in run(dict(zip(KEY, (*self.cell, seed), strict=True)))]
 
 
@@ -176,7 +175,7 @@ def works(missing: list[Row], seeds: int) -> list[Work]:
 
 def in_parts(cell: Cell, wanted: list[int], each: float = 0.0) -> list[Work]:
     """Works for processors."""
-    some = SHARED if cell[1] in ONE_SHOT else max(1, round(SOME / each)) if each else FEW
+    some = SHARED if cell[1] in ONE_SHOT else max(1, round(SOME / each)) if each else SOME_EPSILONS
     parts = [wanted[first : first + some] for first in range(0, len(wanted), some)]
     return [Work(cell, part, False, len(part) * each) for part in parts]
 
@@ -185,9 +184,9 @@ def together(missing: list[Row], arguments: argparse.Namespace, runs: Runs) -> N
     """Make what is missing with a device and the processors beside it.
 
     All seeds of a cell go together on the device; what it does not run, or not quicker, a processor makes, some seeds
-    at a time. A few processes share the device, copies of this one, which has read the sets and dealt them out: one
-    has it at a time, while the others prepare and judge, which takes longer. The rest are the processors', and those
-    of the device help them when its cells are done. What takes longest is begun first.
+    at a time. A few processes share the device, copies of this one, which has read the sets and partitioned them out:
+    one has it at a time, while the others prepare and judge, which takes longer. The rest are the processors', and
+    those of the device help them when its cells are done. What takes longest is begun first.
     """
     began = kept = time.perf_counter()
     if any(row["method"] == ELSEWHERE for row in missing):
@@ -199,9 +198,9 @@ def together(missing: list[Row], arguments: argparse.Namespace, runs: Runs) -> N
     todo = works(missing, arguments.seeds)
     for name, _, n, _ in {work.cell for work in todo}:
         for nodes in (1, n):
-            dealings(name, nodes, arguments.seeds)
+            partitions(name, nodes, arguments.seeds)
     cells = len({work.cell for work in todo})
-    print(f"{cells} cells; data read and dealt out in {time.perf_counter() - began:.0f} s", flush=True)
+    print(f"{cells} cells; data read and partitioned in {time.perf_counter() - began:.0f} s", flush=True)
     there, here = deque(w for w in todo if w.device), deque(w for w in todo if not w.device)
     found, count, failed, fork = list[Row](), 0, 0, get_context("fork")
     sharing = min(DEVICE, arguments.jobs) if there else 0
@@ -218,7 +217,7 @@ def together(missing: list[Row], arguments: argparse.Namespace, runs: Runs) -> N
                     for queue in queues:
                         while free[pool] and queue:
                             work = queue.popleft()
-                            busy[pool.submit(told, work)] = pool, work
+                            busy[pool.submit(details, work)] = pool, work
                             free[pool] -= 1
                 for done in wait(busy, return_when=FIRST_COMPLETED).done:
                     pool, work = busy.pop(done)
@@ -251,23 +250,25 @@ def together(missing: list[Row], arguments: argparse.Namespace, runs: Runs) -> N
 
 def in_turn(turn: Any) -> None:
     """Begin a process that shares the device: products, which fill it, wait until nobody else's are there."""
+    from sottovoce_gpu.products import fits  # a plug-in
+
     alone_on_a_core()
-    plain = ENGINES["gpu"]
+    plain = engine_named("gpu")
 
     def waiting(jobs: Sequence[Job], *given: Any) -> Any:
         with turn if fits(jobs[0]) else nullcontext():
-            return plain.together(jobs, *given)
+            return plain.run_jobs(jobs, *given)
 
     ENGINES["gpu"] = replace(plain, together=waiting)
 
 
 def device_at_hand() -> str:
     """Its name; an error where there is none."""
-    engine = ENGINES["gpu"]
+    engine = engine_named("gpu")
     lacks = engine.lacks()
     if lacks is not None:
         raise SpecError(f"the gpu engine cannot run: {lacks}")
-    return engine.about() if engine.about else engine.name
+    return engine.name if engine.device is None else engine.device.name()
 
 
 def alone_on_a_core() -> None:
@@ -276,7 +277,7 @@ def alone_on_a_core() -> None:
     threadpool_limits(1)
 
 
-def told(work: Work) -> list[Row]:
+def details(work: Work) -> list[Row]:
     """The rows of a work, and a line about them."""
     began = time.perf_counter()
     rows = work.make()
@@ -339,7 +340,7 @@ def mean(some: list[Gain]) -> str:
     return " / ".join(f"{value:+.2f}" for value in each).replace("-", "−")
 
 
-def worth(found: list[Row], pairs: dict[str, tuple[str, str, int]]) -> str:
+def auto_threshold(found: list[Row], pairs: dict[str, tuple[str, str, int]]) -> str:
     """A table of gains at ε = 0.2 and 1: heading -> (method, other, nodes)."""
     made = {(e, head): gains(found, one, other) for e in FEWER[0] for head, (one, other, _) in pairs.items()}
     lines = ["", "| | " + " | ".join(f"ε = {e:g}{head and ': ' + head}" for e, head in made) + " |"]
@@ -423,8 +424,8 @@ def unbalanced(found: list[Row]) -> str:
     lines += ["", "| balanced accuracy, and what class_weight lifts it by | " + " | ".join(UNBALANCED) + " |"]
     lines += ["|---|" + "---|" * len(UNBALANCED)]
     for number, (one, other) in enumerate(LIFTS):
-        told = number > 0 and LIFTS[number - 1][0] == one
-        for method in (other,) if told else (one, other):
+        details = number > 0 and LIFTS[number - 1][0] == one
+        for method in (other,) if details else (one, other):
             cells = [cell(balanced.get(place(name, method))) for name in UNBALANCED]
             lines.append(f"| {WEIGHTS[method].says} | " + " | ".join(cells) + " |")
         lifts = [(by_seed(name, one), by_seed(name, other)) for name in UNBALANCED]
@@ -451,8 +452,8 @@ def redraw() -> None:
     found = Runs(KEY, TABLE).rows
     rewrite(BEGIN, END, table(found))
     rewrite(BEGIN_RARE, END_RARE, unbalanced(found))
-    rewrite(*marks("one node"), worth(found, {"": ("centre", "first", 1)}))
-    rewrite(*marks("20 nodes"), worth(found, AGAINST_FIRST))
+    rewrite(*marks("one node"), auto_threshold(found, {"": ("centre", "first", 1)}))
+    rewrite(*marks("20 nodes"), auto_threshold(found, AGAINST_FIRST))
     for figure_ in ("auc", "average_precision", "balanced_accuracy"):
         if groups(found, figure_):
             print(figure_.replace("_", " "), table(found, figure_), sep="\n")
@@ -475,7 +476,7 @@ def figure(made: dict[tuple[str, str, int, float], list[float]]) -> Figure:
 
 
 def curves(made: dict[tuple[str, str, int, float], list[float]], name: str) -> tuple[Curve, ...]:
-    """A data set's curves, each method in the colour that it has in every panel."""
+    """A data set's curves, each method in the color that it has in every panel."""
     drawn = []
     for place, (method, (_, adversary, says, _)) in enumerate(METHODS.items()):
         where = 1 if method in POOLED else 20

@@ -25,7 +25,6 @@ from scipy.optimize import brentq
 from sottovoce import PrivateClassifier
 from sottovoce._types import FLOAT_BYTES
 from sottovoce.data.standins import epsilon_like
-from sottovoce.engine.gpu.products import SHARE
 from sottovoce.engine.job import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.estimators.settings import SMALL_INTERCEPT
@@ -33,19 +32,20 @@ from sottovoce.evaluation.curves import figures
 from sottovoce.experiments import data as sets
 from sottovoce.experiments.baselines import make_baseline
 from sottovoce.experiments.data import Dataset
-from sottovoce.experiments.facts import Facts as Public
+from sottovoce.experiments.inputs import BaselineInputs as Public
 from sottovoce.experiments.table import Row
 from sottovoce.network.activation import Everyone
-from sottovoce.planner import Facts, choose, predict
+from sottovoce.planner import PublicInputs, choose, predict
 from sottovoce.planner.trust import AllBut, Majority, Nobody, Trust
 from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.profiles import gaussian_multiplier
 from sottovoce.privacy.release import Adversary
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.shards import Shards, even
-from sottovoce.run.build import Prepared, prepare, rounds_for_epochs
+from sottovoce.run.build import Prepared, prepare
+from sottovoce.run.plan import rounds_for_epochs
 from sottovoce.run.presets import paper_l2
-from sottovoce.run.solve import solve, together
+from sottovoce.run.solve import RunOptions, run_batch, solve
 from sottovoce.run.spec import Execution, Spec
 
 DELTA = 1e-5
@@ -61,9 +61,9 @@ ONE_OUTPUT: set[Callable[[Dataset, int, float], "Plan"]] = set()
 SILENT = 1e4
 """An ε with next to no noise."""
 FREE = (1.0, 30.0, 1000.0)
-"""C of scikit-learn, without privacy: one over how much is regularised."""
+"""C of scikit-learn, without privacy: one over how much is regularized."""
 ONE_SHOT = {"objective": "objective_perturbation", "output": "output_perturbation"}
-"""Methods that minimise, which only the reference engine knows, and what the package calls them."""
+"""Methods that minimize, which only the reference engine knows, and what the package calls them."""
 PINNED = ("diffprivlib==0.6.6", "scikit-learn==1.7.2", "numpy==2.4.6", "scipy==1.17.1")
 """Versions that work together, for an environment of its own."""
 CACHE = Path.home() / ".cache" / "sottovoce" / "diffprivlib"
@@ -126,9 +126,9 @@ def load(name: str) -> Dataset:
 
 
 class Plan(NamedTuple):
-    """What all runs of a cell are: a spec without a seed, and among how many nodes the records are dealt out.
+    """What all runs of a cell are: a spec without a seed, and among how many nodes the records are partitioned.
 
-    Where `shards` are given, they are dealt out already, for all seeds alike.
+    Where `shards` are given, they are partitioned already, for all seeds equally.
     """
 
     spec: Spec
@@ -152,7 +152,7 @@ def planned_by(plan: Callable[[Dataset, int, float], Plan], adversary: str, says
         if data.classes > 2 and plan in ONE_OUTPUT:
             return {"accuracy": float("nan")}
         spec, nodes, shards = plan(data, n, epsilon)
-        return run(spec, shards or data.deal(nodes, seed), data, seed)
+        return run(spec, shards or data.partition(nodes, seed), data, seed)
 
     return Method(one, adversary, says, plan)
 
@@ -160,7 +160,7 @@ def planned_by(plan: Callable[[Dataset, int, float], Plan], adversary: str, says
 def run(spec: Spec, shards: Shards, data: Dataset, seed: int) -> Row:
     """One run, on a processor; its statement must not be over the budget."""
     engine = "reference" if spec.algorithm.method.name in ONE_SHOT.values() else "compiled"
-    result = solve(spec.but(seed=seed), shards, test=data.test, execution=Execution(engine, observations=1))
+    result = solve(spec.replace(seed=seed), shards, test=data.test, execution=Execution(engine, observations=1))
     check(spec, result.statement)
     return judged(result.decide(data.test.X), data) | {
         "rounds": spec.algorithm.rounds,
@@ -170,7 +170,7 @@ def run(spec: Spec, shards: Shards, data: Dataset, seed: int) -> Row:
 
 
 def check(spec: Spec, statement: PrivacyStatement) -> None:
-    """What is stated is no more than what was asked for."""
+    """What is stated is no more than what was requested."""
     assert isinstance(spec.privacy.noise, Private)
     assert statement.private and statement.epsilon <= spec.privacy.noise.epsilon * (1 + 1e-9)
 
@@ -185,12 +185,12 @@ def judged(scores: Any, data: Dataset) -> Row:
 
 
 @cache
-def dealings(name: str, nodes: int, seeds: int) -> list[Shards]:
-    """The records of a set, dealt out from each seed, as `Dataset.deal` does."""
+def partitions(name: str, nodes: int, seeds: int) -> list[Shards]:
+    """The records of a set, partitioned from each seed, as `Dataset.partition` does."""
     data = load(name)
-    first = data.deal(nodes, 0)
+    first = data.partition(nodes, 0)
     first.norms  # noqa: B018 - once for all
-    deal = lambda seed: first.dealt(*even(data.records.n_records, nodes, np.random.default_rng(seed)))  # noqa: E731
+    deal = lambda seed: first.partitioned(*even(data.records.n_records, nodes, np.random.default_rng(seed)))  # noqa: E731
     with ThreadPool() as pool:
         return [first, *pool.map(deal, range(1, seeds))]
 
@@ -202,6 +202,8 @@ def exists(name: str, method: str) -> bool:
 
 def for_device(name: str, method: str, n: int, epsilon: float) -> bool:
     """Whether a CUDA device runs a cell, and quicker than processors, which batches need that fill products."""
+    from sottovoce_gpu.products import SHARE  # a plug-in
+
     data, plan = load(name), (METHODS | WEIGHTS)[method].plan
     if plan is None:
         return False
@@ -220,9 +222,9 @@ def on_device(name: str, method: str, n: int, epsilon: float, seeds: int) -> lis
     if plan is None:
         raise SpecError(f"'{method}' is no plan that an engine could run; leave it to a processor")
     spec, nodes, shards = plan(data, n, epsilon)
-    specs = [spec.but(seed=seed) for seed in range(seeds)]
-    dealt = dealings(name, nodes, seeds) if shards is None else shards
-    runs = together(specs, dealt, execution=Execution("gpu", observations=None))
+    specs = [spec.replace(seed=seed) for seed in range(seeds)]
+    partitioned = partitions(name, nodes, seeds) if shards is None else shards
+    runs = run_batch(specs, partitioned, RunOptions(Execution("gpu", observations=None)))
     job = runs[0].prepared.job
     check(spec, runs[0].prepared.statement)  # the same for all seeds, or calibrated for each in the same way
     with ThreadPool(4) as pool:
@@ -233,15 +235,15 @@ def on_device(name: str, method: str, n: int, epsilon: float, seeds: int) -> lis
     return [key | {"seed": seed} | row | each for seed, row in enumerate(found)]
 
 
-def minimised(name: str, method: str, epsilon: float, seeds: list[int]) -> list[Row]:
-    """Some seeds of a method that minimises what is the same for all of them, which is then found once."""
+def minimized(name: str, method: str, epsilon: float, seeds: list[int]) -> list[Row]:
+    """Some seeds of a method that minimizes what is the same for all of them, which is then found once."""
     began, data, plan = time.perf_counter(), load(name), METHODS[method].plan
     assert plan is not None
     spec, rows = plan(data, 1, epsilon).spec, list[Row]()
-    shards = dealings(name, 1, 1)[0].with_intercept(spec.problem.intercept)  # itself, and not like it, for all seeds
+    shards = partitions(name, 1, 1)[0].with_intercept(spec.problem.intercept)  # itself, and not like it, for all seeds
     first: Prepared | None = None
     for seed in seeds:
-        made = prepare(spec.but(seed=seed), shards, like=first)
+        made = prepare(spec.replace(seed=seed), shards, reusable=first)
         first = first or made
         assert made.job.method is first.job.method
         state = ENGINES["reference"].run([made.job], [made.job.start()], 1, 1)[0]
@@ -261,12 +263,16 @@ def scores(spec: Spec, model: Any, data: Dataset) -> Any:
     return found if spec.problem.outputs > 1 else found[:, 0]
 
 
-def facts_of(
-    of: tuple[int, ...], data: Dataset, epsilon: float, adversary: Adversary | str = "transcript", shape: bool = True
-) -> Facts:
+def inputs_of(
+    of: tuple[int, ...],
+    data: Dataset,
+    epsilon: float,
+    adversary: Adversary | str = "transcript",
+    private_scaling: bool = True,
+) -> PublicInputs:
     """What the planner may know; all as in the estimators."""
     two = data.classes == 2
-    return Facts(
+    return PublicInputs(
         sizes=of,
         features=data.records.m + 1,
         loss="hinge" if two else "softmax",
@@ -275,49 +281,49 @@ def facts_of(
         outputs=1 if two else data.classes,
         adversary=adversary,
         intercept=INTERCEPT,
-        shape=shape,
+        private_scaling=private_scaling,
         sparse=sparse.issparse(data.records.X),
         free=("loss", "penalty"),
     )
 
 
 def sizes(data: Dataset, n: int) -> tuple[int, ...]:
-    """How many records each of n nodes has, from whichever seed they are dealt."""
+    """How many records each of n nodes has, from whichever seed they are partitioned."""
     return tuple(np.diff(even(data.records.n_records, n)[0]).tolist())
 
 
 def trusting(trust: Trust) -> Callable[[Dataset, int, float], Plan]:
     """Everything by the planner, with secrets between pairs where trust says so."""
-    return lambda data, n, epsilon: Plan(choose(facts_of(sizes(data, n), data, epsilon, trust.adversary(n))).spec, n)
+    return lambda data, n, epsilon: Plan(choose(inputs_of(sizes(data, n), data, epsilon, trust.adversary(n))).spec, n)
 
 
 def paper(data: Dataset, n: int, epsilon: float) -> Plan:
     """Section 5.2 to the letter, but for the noise: three epochs of single records over one edge a round."""
-    spec = paper_l2(1).but(privacy__noise=Private(epsilon), privacy__delta=DELTA)
+    spec = paper_l2(1).replace(privacy__noise=Private(epsilon), privacy__delta=DELTA)
     if data.classes > 2:
-        spec = spec.but(problem__loss="softmax", problem__outputs=data.classes)
-    return Plan(spec.but(algorithm__rounds=rounds_for_epochs(spec, np.array(sizes(data, n)), 3.0)), n)
+        spec = spec.replace(problem__loss="softmax", problem__outputs=data.classes)
+    return Plan(spec.replace(algorithm__rounds=rounds_for_epochs(spec, np.array(sizes(data, n)), 3.0)), n)
 
 
 def alone(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
     """The first node, with its own records and nobody else's, by the planner."""
-    shards = data.deal(n, seed).node(0)
-    return run(choose(facts_of(tuple(shards.sizes.tolist()), data, epsilon)).spec, shards, data, seed)
+    shards = data.partition(n, seed).node(0)
+    return run(choose(inputs_of(tuple(shards.sizes.tolist()), data, epsilon)).spec, shards, data, seed)
 
 
-def centre(data: Dataset, n: int, epsilon: float) -> Plan:
+def center(data: Dataset, n: int, epsilon: float) -> Plan:
     """All records in one trusted place, and the same algorithm there, by the planner."""
-    return Plan(choose(facts_of(sizes(data, 1), data, epsilon, "central")).spec, 1)
+    return Plan(choose(inputs_of(sizes(data, 1), data, epsilon, "central")).spec, 1)
 
 
 def noisier(trust: Trust) -> Callable[[Dataset, int, float], Plan]:
     """The same with √(n/(n − k)) times the noise: at the smaller ε that has a multiplier so much larger."""
 
     def dearer(data: Dataset, n: int, epsilon: float) -> Plan:
-        honest = facts_of(sizes(data, n), data, epsilon, trust.adversary(n)).honest
+        honest = inputs_of(sizes(data, n), data, epsilon, trust.adversary(n)).honest
         wanted = math.log(gaussian_multiplier(epsilon, DELTA) * math.sqrt(n / honest))
         less = brentq(lambda e: math.log(gaussian_multiplier(math.exp(e), DELTA)) - wanted, math.log(epsilon) - 3, 3.0)
-        return centre(data, n, math.exp(less))
+        return center(data, n, math.exp(less))
 
     return dearer
 
@@ -334,12 +340,12 @@ def first_nodes(trust: Trust) -> Callable[[Dataset, int, float], Plan]:
 
 def first_spec(of: tuple[int, ...], data: Dataset, epsilon: float, adversary: Adversary | str = "transcript") -> Spec:
     """The plan of version 0.1: its constants, its intercept, all rounds counted, no moments."""
-    facts = replace(facts_of(of, data, epsilon, adversary, shape=False), intercept=FIRST_INTERCEPT, free=())
+    inputs = replace(inputs_of(of, data, epsilon, adversary, private_scaling=False), intercept=FIRST_INTERCEPT, free=())
     kept = dict(predict.FITTED), predict.LONGEST_STEP
     try:
         predict.FITTED.update(FIRST)
         predict.LONGEST_STEP = FIRST_STEP
-        return choose(facts, counted="all").spec
+        return choose(inputs, counted="all").spec
     finally:
         predict.FITTED.update(kept[0])
         predict.LONGEST_STEP = kept[1]
@@ -350,8 +356,8 @@ def baseline(name: str) -> Callable[[Dataset, int, float], Plan]:
     row = make_baseline(name)
 
     def untuned(data: Dataset, n: int, epsilon: float) -> Plan:
-        facts = Public(sizes(data, n), data.records.m + 1, epsilon, DELTA, intercept=FIRST_INTERCEPT)
-        return Plan(row.spec(facts), 1 if row.central else n)
+        inputs = Public(sizes(data, n), data.records.m + 1, epsilon, DELTA, intercept=FIRST_INTERCEPT)
+        return Plan(row.spec(inputs), 1 if row.central else n)
 
     ONE_OUTPUT.add(untuned)
     return untuned
@@ -378,8 +384,8 @@ def weighted(weigh: bool, silent: bool = False) -> Callable[[Dataset, int, float
             epsilon, DELTA, row_norm=1.0, classes=(-1.0, 1.0), n_nodes=n, trust=1, random_state=0, **prior
         )
         made = model._prepare(data.records.X, data.y, None, None)
-        spec = model._started(made.spec)
-        return Plan(spec.but(privacy__noise=Private(SILENT)) if silent else spec, n, made.shards)
+        spec = made.spec
+        return Plan(spec.replace(privacy__noise=Private(SILENT)) if silent else spec, n, made.shards)
 
     return fitted
 
@@ -396,7 +402,7 @@ def rated(rate: float) -> Callable[[Dataset, int, float, int], Row]:
         model = PrivateClassifier(
             epsilon, DELTA, loss="logistic", row_norm=1.0, classes=(-1.0, 1.0), n_nodes=n, trust=1, random_state=seed
         ).fit(data.records.X[kept], data.y[kept])
-        found = model.evaluate(data.records.X[aside], data.y[aside])
+        found = model.evaluate(data.records.X[aside], data.y[aside], disjoint=True)
         assert found.statement is not None and found.statement.epsilon <= epsilon * (1 + 1e-9)
         model.use_threshold(found, rate=rate)
         return judged(model.decision_function(data.held_out.X) - model.threshold_, data)
@@ -452,17 +458,17 @@ METHODS: dict[str, Method] = {
     "alone": Method(alone, "transcript", "a node alone"),
     "pairs": planned_by(trusting(AllBut(1)), "secret_pairs(1)", "sottovoce, secrets between pairs, one node curious"),
     "majority": planned_by(trusting(Majority()), "secret_pairs(majority)", "sottovoce, a majority honest"),
-    "centre": planned_by(centre, "trusted centre", "a trusted centre, same algorithm"),
-    "noisier": planned_by(noisier(Majority()), "trusted centre", "the same, noise × √(n/(n − k)) of the majority"),
-    "first": planned_by(first, "trusted centre", "a trusted centre, defaults of version 0.1"),
+    "centre": planned_by(center, "trusted center", "a trusted center, same algorithm"),
+    "noisier": planned_by(noisier(Majority()), "trusted center", "the same, noise × √(n/(n − k)) of the majority"),
+    "first": planned_by(first, "trusted center", "a trusted center, defaults of version 0.1"),
     "first nodes": planned_by(first_nodes(Nobody()), "transcript", "defaults of version 0.1"),
     "first pairs": planned_by(
         first_nodes(AllBut(1)), "secret_pairs(1)", "secrets between pairs, defaults of version 0.1"
     ),
-    "dpsgd": planned_by(baseline("dpsgd"), "trusted centre", "DP-SGD"),
-    "objective": planned_by(baseline("objective"), "trusted centre", "objective perturbation"),
-    "output": planned_by(baseline("output"), "trusted centre", "output perturbation"),
-    "diffprivlib": Method(diffprivlib, "trusted centre", "diffprivlib, trusted centre, δ = 0"),
+    "dpsgd": planned_by(baseline("dpsgd"), "trusted center", "DP-SGD"),
+    "objective": planned_by(baseline("objective"), "trusted center", "objective perturbation"),
+    "output": planned_by(baseline("output"), "trusted center", "output perturbation"),
+    "diffprivlib": Method(diffprivlib, "trusted center", "diffprivlib, trusted center, δ = 0"),
     "none": Method(no_privacy, "none", "no privacy"),
 }
 WEIGHTS: dict[str, Method] = {

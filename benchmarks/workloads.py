@@ -35,12 +35,12 @@ def text(nnz: int = WORDS) -> Shards:
 
 def noisy(spec: Spec) -> Spec:
     """With noise of a fixed size, which needs no accounting beforehand."""
-    return spec.but(privacy__noise=f"gaussian({SIGMA})", seed=0)
+    return spec.replace(privacy__noise=f"gaussian({SIGMA})", seed=0)
 
 
 def job(shards: Shards, rounds: int, **changes: str) -> Job:
     """The paper's l2 run, with some fields of its spec changed."""
-    return prepare(noisy(paper_l2(rounds).but(**changes)), shards).job
+    return prepare(noisy(paper_l2(rounds).replace(**changes)), shards).job
 
 
 def sweep(job: Job) -> list[Job]:

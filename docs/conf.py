@@ -92,7 +92,7 @@ def missing_from_the_api() -> list[str]:
     return [name for name in sottovoce.__all__ if name not in listed and not name.startswith("__")]
 
 
-def refuse_gaps(app: Any) -> None:
+def check_gaps(app: Any) -> None:
     """No page is built while a public name is undocumented or on no page."""
     from sphinx.errors import ExtensionError
 
@@ -141,5 +141,5 @@ def setup(app: Any) -> None:
     app.connect("build-finished", write_planner)
     app.connect("source-read", stay_on_the_site)
     app.connect("autodoc-process-docstring", drop_foreign_references)
-    app.connect("builder-inited", refuse_gaps, priority=1)
+    app.connect("builder-inited", check_gaps, priority=1)
     app.connect("builder-inited", write_rooms, priority=2)

@@ -18,7 +18,8 @@ from sottovoce.privacy.release import ADVERSARIES
 from sottovoce.privacy.theorem1 import Theorem1, compare
 from sottovoce.problem.optimum import optimum
 from sottovoce.report import write
-from sottovoce.run.build import make_problem, rounds_for_epochs
+from sottovoce.run.build import make_problem
+from sottovoce.run.plan import rounds_for_epochs
 from sottovoce.run.presets import paper_l2
 
 IMAGES = Path(__file__).parent / "images"
@@ -33,27 +34,28 @@ RUNS = {
 
 
 def with_epochs(spec: Spec, shards: Shards, epochs: float) -> Spec:
-    return spec.but(algorithm__rounds=rounds_for_epochs(spec, shards.sizes, epochs))
+    return spec.replace(algorithm__rounds=rounds_for_epochs(spec, shards.sizes, epochs))
 
 
 def draw_run() -> None:
     """Suboptimality and accuracy against passes over the data, five seeds each."""
     table = embedded("synthetic")
     shards = Shards.of(table.X, table.y, *even(len(table.y), 20, np.random.default_rng(1)))
-    base = paper_l2(1).but(problem__h="l2(0.01)")
+    base = paper_l2(1).replace(problem__h="l2(0.01)")
     f_star = optimum(make_problem(base.problem, shards), gap=1e-7).value
     found: dict[str, list[Curve]] = {"suboptimality": [], "train_accuracy": []}
-    for label, (noise, changes, colour) in RUNS.items():
-        spec = with_epochs(base.but(privacy__noise=noise, **changes), shards, 3.0)
+    for label, (noise, changes, color) in RUNS.items():
+        spec = with_epochs(base.replace(privacy__noise=noise, **changes), shards, 3.0)
         runs = [
-            solve(spec.but(seed=seed), shards, f_star=f_star, execution=Execution(observations=60)) for seed in SEEDS
+            solve(spec.replace(seed=seed), shards, f_star=f_star, execution=Execution(observations=60))
+            for seed in SEEDS
         ]
         label = label.format(f"{runs[0].statement.epsilon:.3g}")
         epochs = {"epoch": runs[0].history["epoch"]}
         for column, curves in found.items():
             values = np.array([run.history[column] for run in runs])
             ends = values.min(axis=0), values.max(axis=0)
-            curves.append(Curve(label, epochs, values.mean(axis=0), *ends, style=(colour, "solid")))
+            curves.append(Curve(label, epochs, values.mean(axis=0), *ends, style=(color, "solid")))
     panels = (
         Panel("suboptimality", "", "F(mean model) − F*", tuple(found["suboptimality"]), log=True),
         Panel("accuracy", "", "accuracy", tuple(found["train_accuracy"])),
@@ -67,7 +69,7 @@ def draw_theorem1() -> None:
     """Claimed against true ε of Theorem 1's noise in the paper's epsilon experiment."""
     q, delta, claimed = 20_000, 1e-5, np.array([0.2, 0.4, 0.6, 0.8, 1.0])
     marks, curves = {"transcript": ("solid", "o"), "hidden_participation": ("dotted", "x")}, []
-    for iota, colour in ((0.1, "tab:red"), (0.2, "tab:orange"), (1.0, "tab:purple")):
+    for iota, color in ((0.1, "tab:red"), (0.2, "tab:orange"), (1.0, "tab:purple")):
         for adversary, (dash, mark) in marks.items():
             if adversary == "hidden_participation" and iota == 1.0:
                 continue  # everybody speaks: there is nothing to hide
@@ -77,7 +79,7 @@ def draw_theorem1() -> None:
             ]
             note = "" if adversary == "transcript" else " (what if: hidden participation)"
             label = f"true, ι = {iota:g}{note}"
-            curves.append(Curve(label, {"claimed": claimed}, np.array(true), style=(colour, dash), mark=mark))
+            curves.append(Curve(label, {"claimed": claimed}, np.array(true), style=(color, dash), mark=mark))
     curves.append(Curve("claimed", {"claimed": claimed}, claimed, style=("black", "dashed")))
     panel = Panel("theorem1", "", f"ε at δ = {delta:g}", tuple(curves), log=True)
     axes = {"claimed": "ε claimed by Theorem 1"}
@@ -91,7 +93,7 @@ def draw_report() -> None:
     """The top of a report, as a browser shows it; left as it is where there is no Chromium."""
     table = embedded("breast_cancer")
     shards = Shards.of(table.X, table.y, np.array([0, 60, 160, 300, 420, 569]))
-    spec = Spec(AlgorithmSpec(rounds=200, gamma="constant(1)"), seed=7).but(
+    spec = Spec(AlgorithmSpec(rounds=200, gamma="constant(1)"), seed=7).replace(
         problem__loss="logistic",
         problem__h="l2(0.01)",
         network__graph="ring",

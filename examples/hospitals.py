@@ -51,7 +51,7 @@ print("\n".join(private.plan_.reasons))
 print(private.privacy_.paragraph())
 
 # %%
-# What the model looks at.
+# The weights of the model.
 figure, axis = plt.subplots(figsize=(6, 2.6), layout="constrained")
 axis.barh(list(COLUMNS), private.coef_[0])
 axis.set(xlabel="weight (positive: malignant)")

@@ -2,8 +2,8 @@
 What the paper's noise really gives
 ===================================
 
-Theorem 1 of the paper says how much noise makes ε = 1. The accountant says what that noise gives against whoever
-sees the messages: far more than 1, and worse as nodes have more records.
+Theorem 1 of the paper says how much noise makes ε = 1. The accountant says what that noise gives against an adversary
+who sees the messages: far more than 1, and worse as nodes have more records.
 """
 
 import matplotlib.pyplot as plt
@@ -15,7 +15,7 @@ from sottovoce.privacy import ADVERSARIES, Theorem1, compare
 # the data.
 RECORDS, DELTA, IOTA = 20_000, 1e-5, 0.1
 CLAIMED = (0.2, 0.4, 0.6, 0.8, 1.0)
-everything = ADVERSARIES.read("transcript")  # whoever sees every message of every node
+everything = ADVERSARIES.read("transcript")  # sees every message of every node
 true = []
 for claimed in CLAIMED:
     noise = Theorem1(claimed, 0.01, IOTA, 1.0, RECORDS, round(3 * RECORDS / IOTA))

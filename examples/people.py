@@ -2,8 +2,8 @@
 A guarantee for a whole patient
 ===============================
 
-Patients come more than once. A guarantee for a visit is weaker than it sounds for whoever came ten times; ids make
-it one for the patient.
+Patients come more than once. A guarantee for a visit is weaker than it sounds for a patient who came ten times; ids
+make it one for the patient.
 """
 
 import matplotlib.pyplot as plt
@@ -24,10 +24,10 @@ clinic = np.array(["east", "west"])[patient % 2]
 # The same ε, for visits and for patients.
 EPSILONS = (0.05, 0.1, 0.3, 1.0)
 curves: dict[str, list[float]] = {}
-for name, units in (("visits", None), ("patients", patient)):
+for name, user_ids in (("visits", None), ("patients", patient)):
     for epsilon in EPSILONS:
         model = PrivateClassifier(epsilon, row_norm=1.0, classes=[False, True], random_state=0)
-        model.fit(X, relapse, nodes=clinic, units=units)
+        model.fit(X, relapse, nodes=clinic, user_ids=user_ids)
         curves.setdefault(name, []).append(model.score(X, relapse))
     print(f"{name}: accuracy {curves[name][-1]:.3f}")
     print(model.privacy_.verdict())

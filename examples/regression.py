@@ -3,7 +3,7 @@ Regression with a public range
 ==============================
 
 Disease progression after a year, from ten measurements of 442 patients: targets have a public range, and one
-release of noisy sums serves every strength of regularisation.
+release of noisy sums serves every strength of regularization.
 """
 
 import matplotlib.pyplot as plt

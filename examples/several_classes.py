@@ -31,7 +31,7 @@ for loss, model in models.items():
     print(model[-1].privacy_.verdict())
 
 # %%
-# What the softmax model looks for in each digit: blurred by noise, and still to be read.
+# The softmax model's weights for each digit: noisy, and still legible.
 figure, axes = plt.subplots(1, 10, figsize=(10, 1.5), layout="constrained")
 for digit, axis in enumerate(axes):
     axis.imshow(models["softmax"][-1].coef_[digit].reshape(8, 8), cmap="RdBu_r")

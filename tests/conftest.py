@@ -3,6 +3,7 @@
 import shutil
 import signal
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import settings
 from sottovoce.problem.shards import Shards
 
 # what a shell starts in its background ignores interrupts, and so would every command that a test starts and interrupts
+sys.path.append(str(Path(__file__).parent))  # for `applied`
 signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("sottovoce", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("sottovoce")
@@ -18,7 +20,7 @@ settings.load_profile("sottovoce")
 
 @pytest.fixture
 def make_shards():
-    """A classification (or regression) problem with unit-bounded rows, dealt to n nodes; sizes may be uneven.
+    """A classification (or regression) problem with unit-bounded rows, partitioned to n nodes; sizes may be uneven.
 
     With `outputs` K ≥ 2 targets are class numbers; with `people` a node has q people with two rows each on average.
     """
@@ -79,7 +81,7 @@ def sottovoce(monkeypatch, capsys):
 
 @pytest.fixture(scope="session")
 def browser():
-    """One Chromium for all tests that look at pages: a second start of Playwright in a process is an error."""
+    """One Chromium for all tests that examine pages: a second start of Playwright in a process is an error."""
     playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if program is None:

@@ -11,7 +11,6 @@ SLOW = {
     "joblib",
     "matplotlib",
     "networkx",
-    "numba",
     "pandas",
     "pyarrow.compute",
     "pyarrow.parquet",
@@ -30,7 +29,7 @@ from sottovoce import Shards, AlgorithmSpec, Spec
 from sottovoce.run.build import prepare
 from sottovoce.engine import ENGINES
 shards = Shards.of(np.eye(4), np.array([1.0, -1.0, 1.0, -1.0]), np.array([0, 2, 4]))
-job = prepare(Spec(AlgorithmSpec(rounds=3), seed=0).but(privacy__noise="gaussian(1.0)"), shards).job
+job = prepare(Spec(AlgorithmSpec(rounds=3), seed=0).replace(privacy__noise="gaussian(1.0)"), shards).job
 [ENGINES[name].refusal(job) for name in ENGINES]
 ENGINES["reference"].run([job], [job.start()], 1, 3)
 """
@@ -38,13 +37,13 @@ ENGINES["reference"].run([job], [job.start()], 1, 3)
 
 def loaded(code: str) -> set[str]:
     """The modules that a fresh process has after running this."""
-    told = subprocess.run(
+    details = subprocess.run(
         [sys.executable, "-c", f"{code}\nimport json, sys\nprint(json.dumps(list(sys.modules)))"],
         capture_output=True,
         text=True,
         check=True,
     )
-    return set(json.loads(told.stdout))
+    return set(json.loads(details.stdout))
 
 
 @pytest.mark.parametrize(

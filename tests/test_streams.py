@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -6,7 +8,9 @@ from scipy import stats
 
 from sottovoce import streams
 from sottovoce.errors import SpecError
-from sottovoce.streams import Streams, threefry
+from sottovoce.secure.generator import Purpose as Secret
+from sottovoce.secure.generator import fresh
+from sottovoce.streams import Purpose, Streams, threefry
 
 # known answers published with the generator (Random123, kat_vectors): rounds, counter, key -> output
 KNOWN = [
@@ -114,3 +118,15 @@ def test_the_public_schedule_does_not_move_the_noise():
     first = a.schedule().random(4)
     assert np.array_equal(first, b.schedule().random(4))
     assert np.array_equal(a.normals(np.array([2]), 3, 9), b.normals(np.array([2]), 3, 9))
+
+
+DRAWN = []
+
+
+@pytest.mark.parametrize("time", ["once", "again"])
+def test_what_is_drawn_without_a_seed_is_the_same_in_every_run_of_a_test(time):
+    """So that no test depends on luck; another draw of the same test is another one."""
+    keys = [Streams(None).key(Purpose.NOISE)[0].tolist() for _ in range(2)]
+    DRAWN.append([*keys, fresh(b"run")[Secret.NOISE].words(np.array([1]), np.array([1]), 0, 4).tolist()])
+    assert keys[0] != keys[1] and os.urandom(8) != os.urandom(8)
+    assert DRAWN == [DRAWN[0]] * len(DRAWN)

@@ -2,7 +2,8 @@
 
     python make_data.py FOLDER
 
-The records are scikit-learn's breast-cancer data, dealt out; a few values are taken away to have something missing.
+The records are scikit-learn's breast-cancer data, partitioned over the sites. A few values are removed,
+so that some are missing.
 """
 
 import csv

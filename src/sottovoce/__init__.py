@@ -8,6 +8,7 @@ down, run and kept). What people use is named here; a folder's own public names 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sottovoce._renamed import module_attribute
 from sottovoce._version import __version__
 from sottovoce.errors import DataError, NetworkError, PrivacyError, PrivacyLeakWarning, SottovoceError, SpecError
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from sottovoce.auditing import Audit, audit
     from sottovoce.data.embedded import embedded
     from sottovoce.estimators import (
+        PlanOptions,
         PrivateClassifier,
         PrivateRegressor,
         PrivateSearchCV,
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from sottovoce.estimators.saved import load, save
     from sottovoce.experiments.sweep import sweep
     from sottovoce.node.budget import Budget
-    from sottovoce.planner import Facts, plan
+    from sottovoce.planner import PublicInputs, plan
     from sottovoce.plugins import register
     from sottovoce.privacy.planning import account, calibrate
     from sottovoce.privacy.statement import PrivacyStatement
@@ -47,9 +49,10 @@ _HOMES = {
     "Audit": "auditing",
     "Budget": "node.budget",
     "Execution": "run",
-    "Facts": "planner",
+    "PublicInputs": "planner",
     "History": "run",
     "NetworkSpec": "run",
+    "PlanOptions": "estimators",
     "PrivacySpec": "run",
     "PrivacyStatement": "privacy.statement",
     "PrivateClassifier": "estimators",
@@ -74,7 +77,7 @@ _HOMES = {
     "solve": "run.solve",
     "sweep": "experiments.sweep",
 }
-"""Where each name is at home; it is loaded when it is asked for: scikit-learn alone takes a second."""
+"""The module of each name, loaded on first use: scikit-learn alone takes a second to load."""
 
 __all__ = [
     "AlgorithmSpec",
@@ -82,10 +85,10 @@ __all__ = [
     "Budget",
     "DataError",
     "Execution",
-    "Facts",
     "History",
     "NetworkError",
     "NetworkSpec",
+    "PlanOptions",
     "PrivacyError",
     "PrivacyLeakWarning",
     "PrivacySpec",
@@ -95,6 +98,7 @@ __all__ = [
     "PrivateSearchCV",
     "ProblemSpec",
     "PublicEncoder",
+    "PublicInputs",
     "PublicScaler",
     "Result",
     "RowNormalizer",
@@ -118,9 +122,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for."""
+    """Load a name on first use."""
     if name not in _HOMES:
-        raise AttributeError(f"module 'sottovoce' has no attribute {name!r}")
+        return module_attribute(__name__, name)
     found = getattr(import_module(f"sottovoce.{_HOMES[name]}"), name)
     globals()[name] = found
     return found

@@ -1,4 +1,4 @@
-"""Numbers for reading that several surfaces write alike."""
+"""Format numbers for reading, in one way everywhere."""
 
 
 def bytes_text(count: float) -> str:

@@ -1,12 +1,16 @@
-"""Errors that are part of the interface: one sentence saying what was wrong, what was expected, what to do.
+"""Public errors: one line that says what is wrong, what was expected and what to type.
 
 Every one is a `ValueError`, so that callers who know nothing of sottovoce still catch them, and carries the exit
 code of the command line.
 """
 
+from typing import Any
+
+from sottovoce._renamed import module_attribute
+
 
 class SottovoceError(ValueError):
-    """Something that the caller can mend; the message says how."""
+    """Something that the caller can fix; the message says how."""
 
     exit_code = 1
 
@@ -24,7 +28,7 @@ class SpecError(SottovoceError):
 
 
 class DataError(SottovoceError):
-    """Records that cannot be used: missing, malformed, unlabelled, over the public bound."""
+    """Records that cannot be used: missing, malformed, unlabeled, over the public bound."""
 
     exit_code = 3
 
@@ -35,12 +39,25 @@ class NetworkError(SottovoceError):
     exit_code = 4
 
 
-class Paused(NetworkError):
+class PeerTimeout(NetworkError):
     """A peer is gone; the run can go on when it is back."""
 
+    def __init__(self, sentence: str, peer: str | None = None) -> None:
+        super().__init__(sentence)
+        self.peer = peer
+        """The node that was waited for, if it is known."""
 
-class Stranger(NetworkError):
+
+class UnknownPeer(NetworkError):
     """A peer that does not take part in the same run: nothing is exchanged with it."""
+
+
+class ConflictingMessages(NetworkError):
+    """A peer signed other messages than it sent: the run cannot be finished with it."""
+
+
+class PeerEnded(NetworkError):
+    """A peer ended the run and said why."""
 
 
 class PrivacyError(SottovoceError):
@@ -59,9 +76,22 @@ class FolderInUse(StoreError):
     """Another process has this node's folder open; it may be about to end."""
 
 
-class OldCopy(StoreError):
+class StaleCopy(StoreError):
     """A folder that is behind what peers have seen from its node; it never goes on in this run."""
+
+
+class Disputed(StoreError):
+    """A peer holds messages in this node's name that this node's ledger does not know, and cannot prove them."""
 
 
 class PrivacyLeakWarning(UserWarning):
     """Something that ought to be public was not given, and was inferred from the data or replaced by a default."""
+
+
+class OwnerWarning(UserWarning):
+    """Something about single records that their owner should know, and that is not for anybody else."""
+
+
+def __getattr__(name: str) -> Any:
+    """Return what a name of version 0.2 stands for."""
+    return module_attribute(__name__, name)

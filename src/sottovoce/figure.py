@@ -1,7 +1,7 @@
 """A figure as data: panels of curves or of ranked points, made once from a table of runs, however it is drawn.
 
-`draw` makes a PNG of it with Matplotlib, and is the only place that knows Matplotlib; `sottovoce.report.figures.shown`
-makes the interactive parts of a page. Neither computes anything: means and intervals are in the figure.
+`draw` makes a PNG, PDF or SVG of it with Matplotlib, and only this file knows Matplotlib; a page has its interactive
+parts from `sottovoce.report.figures.shown`. Neither computes anything: means and intervals are in the figure.
 """
 
 import math
@@ -14,9 +14,14 @@ import numpy as np
 import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array
+from sottovoce.errors import SpecError
 
 LEVEL = 0.95
 DOTS = 140  # an inch of a PNG
+FORMATS: Mapping[str, Mapping[str, None]] = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+"""Kinds of files, and what of their metadata is left out: the same figure gives the same file."""
+WIDTHS = (2.0, 40.0)
+"""Of a figure, in inches."""
 SPREAD = 0.5  # of a line's height in a ranking, for the points of several groups
 MARKS = "osD^vP"
 
@@ -66,7 +71,7 @@ class Curve:
     low: Array | None = None
     high: Array | None = None
     style: tuple[str, str] | None = None
-    """Colour and dash (solid, dashed, dotted, dashdot); by default those of its place in the panel."""
+    """Color and dash (solid, dashed, dotted, dashdot); by default those of its place in the panel."""
     mark: str = ""
     """At each point, on paper: one of Matplotlib's, or none."""
 
@@ -91,8 +96,8 @@ class Panel:
 
     Attributes
     ----------
-    name : what a page knows it by
-    title : above it; said once where neighbours share it
+    name : its id in a page
+    title : above it; shown once if neighbors share it
     label : of the vertical axis
     curves : what is drawn
     log : whether the vertical axis is logarithmic at first; None for one that always stays linear
@@ -126,8 +131,8 @@ class Ranking:
     name, title : as of a `Panel`
     label : of the horizontal axis
     order : the things, from top to bottom
-    groups : by the legend's label, what each thing has: (mean, low, high); what is not a number is left out
-    colour : on paper, where groups are told apart by shade and mark; a page has a colour for each group
+    groups : for each label of the legend the (mean, low, high) of each thing; NaN is left out
+    color : on paper, where shade and marker distinguish the groups; a page has a color for each group
     log : whether the horizontal axis is logarithmic
     """
 
@@ -136,7 +141,7 @@ class Ranking:
     label: str
     order: tuple[str, ...]
     groups: Mapping[str, Mapping[str, tuple[float, float, float]]]
-    colour: str = "#0072b2"
+    color: str = "#0072b2"
     log: bool = False
 
     def points(self, group: int) -> list[Point]:
@@ -159,7 +164,7 @@ class Figure:
 
     Attributes
     ----------
-    name : what a page knows it by
+    name : its id in a page
     title, note : what it is, and of what
     rows : the panels
     axes : horizontal axes of curves, by the key of `Curve.x`; the first is drawn, a page lets its reader choose
@@ -192,20 +197,58 @@ class Figure:
         return "" if title in [panel.title for panel in said] else title
 
 
-def draw(figure: Figure, path: Path) -> Path:
-    """Draw a figure into a PNG file."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # here: it takes long to load
+def read_formats(text: str) -> tuple[str, ...]:
+    """Kinds of files, with commas between them.
+
+    Examples
+    --------
+    >>> read_formats("pdf, svg")
+    ('pdf', 'svg')
+    """
+    found = tuple(name.strip() for name in text.split(","))
+    for name in found:
+        if name not in FORMATS:
+            raise SpecError(f"figures are no {name!r}; write one or several of {', '.join(FORMATS)}")
+    return found
+
+
+def check_width(width: float | None) -> None:
+    """A figure is neither narrower than its letters nor wider than any page."""
+    if width is not None and not WIDTHS[0] <= width <= WIDTHS[1]:
+        raise SpecError(f"a figure is {WIDTHS[0]:g} to {WIDTHS[1]:g} inches wide, not {width}")
+
+
+def draw_as(figure: Figure, path: Path, formats: Sequence[str] = ("png",), width: float | None = None) -> list[Path]:
+    """Draw a figure into a file of each kind; `path` says where, whatever its ending is."""
+    return [draw(figure, path.with_name(f"{path.stem}.{kind}"), width) for kind in formats]
+
+
+def draw(figure: Figure, path: Path | str, width: float | None = None) -> Path:
+    """Draw a figure into a PNG, PDF or SVG file, by the ending of its path.
+
+    Parameters
+    ----------
+    figure : what is drawn
+    path : where
+    width : of the whole figure in inches, at which its letters are as large as in any other; heights go with it
+    """
+    import matplotlib as mpl  # here: it takes long to load
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Sheet
 
+    check_width(width)
+    path = Path(path)
+    (kind,) = read_formats(path.suffix.removeprefix("."))
     columns = max(map(len, figure.rows))
     heights = [len(row[0].order) + 1.2 for row in figure.rows if isinstance(row[0], Ranking)]
     if heights:
-        sheet = Sheet(figsize=(10, 1.6 + 0.27 * sum(heights)), layout="constrained")
+        size = (10.0 if width is None else width, 1.6 + 0.27 * sum(heights))
         grid: dict[str, Any] = {"sharex": "col", "gridspec_kw": {"height_ratios": heights}}
     else:
-        width, height = figure.size
-        sheet = Sheet(figsize=(width * columns, height * len(figure.rows)), layout="constrained")
+        wide = figure.size[0] * columns if width is None else width
+        size = (wide, wide * figure.size[1] / (figure.size[0] * columns) * len(figure.rows))
         grid = {}
+    sheet = Sheet(figsize=size, layout="constrained")
     FigureCanvasAgg(sheet)
     axes = sheet.subplots(len(figure.rows), columns, squeeze=False, **grid)
     for i, row in enumerate(figure.rows):
@@ -222,7 +265,8 @@ def draw(figure: Figure, path: Path) -> Path:
     _legend(sheet, axes, figure)
     sheet.suptitle("\n".join(filter(None, (figure.title, figure.note))), fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
-    sheet.savefig(path, dpi=DOTS)
+    with mpl.rc_context({"svg.hashsalt": figure.name, "pdf.fonttype": 42}):  # letters stay letters, ids the same
+        sheet.savefig(path, dpi=DOTS, metadata=dict(FORMATS[kind]))
     return path
 
 
@@ -231,15 +275,15 @@ def _draw_panel(axis: Any, figure: Figure, panel: Panel, title: str) -> None:
 
     first, label = next(iter(figure.axes.items()))
     for place, curve in enumerate(panel.curves):
-        colour, dash = curve.style or (f"C{place}", "solid")
-        x, look = np.asarray(curve.x[first]), {"color": colour, "label": curve.label, "lw": 1.4}
+        color, dash = curve.style or (f"C{place}", "solid")
+        x, style = np.asarray(curve.x[first]), {"color": color, "label": curve.label, "lw": 1.4}
         if panel.whiskers and curve.low is not None and curve.high is not None:
             ends = np.array([curve.y - curve.low, curve.high - curve.y])
-            axis.errorbar(x, curve.y, ends, ls=dash, marker=curve.mark, ms=3, capsize=2, **look)
+            axis.errorbar(x, curve.y, ends, ls=dash, marker=curve.mark, ms=3, capsize=2, **style)
             continue
-        axis.plot(x, curve.y, ls=dash, marker=curve.mark, ms=4, **look)
+        axis.plot(x, curve.y, ls=dash, marker=curve.mark, ms=4, **style)
         if curve.low is not None and curve.high is not None:
-            axis.fill_between(x, curve.low, curve.high, color=colour, alpha=0.2, lw=0)
+            axis.fill_between(x, curve.low, curve.high, color=color, alpha=0.2, lw=0)
     axis.set_title(title, fontsize=9)
     axis.grid(alpha=0.25, which="major")
     axis.tick_params(labelsize=8)
@@ -267,10 +311,10 @@ def _draw_ranking(axis: Any, panel: Ranking, title: str, first: bool, last: bool
 
     many = len(panel.groups)
     for k, label in enumerate(panel.groups):
-        look = {"color": panel.colour, "alpha": 1.0 if many == 1 else 0.4 + 0.6 * k / (many - 1), "ms": 4, "capsize": 2}
+        style = {"color": panel.color, "alpha": 1.0 if many == 1 else 0.4 + 0.6 * k / (many - 1), "ms": 4, "capsize": 2}
         for number, p in enumerate(panel.points(k)):
             ends, named = [[p.mean - p.low], [p.high - p.mean]], None if number else label
-            axis.errorbar(p.mean, p.place, xerr=ends, fmt=MARKS[k % len(MARKS)], label=named, **look)
+            axis.errorbar(p.mean, p.place, xerr=ends, fmt=MARKS[k % len(MARKS)], label=named, **style)
     axis.set_yticks(range(len(panel.order)), panel.order if first else [])
     axis.set_ylim(len(panel.order) - 0.5, -0.5)
     axis.set_title(title, loc="left", fontsize=8)
@@ -296,5 +340,78 @@ def _legend(sheet: Any, axes: Any, figure: Figure) -> None:
             axes[0, -1].legend(entries.values(), entries.keys(), fontsize=8)
     elif len(entries) > 1:
         columns = max(1, int(sheet.get_figwidth() // 4))
-        look = {"fontsize": 8, "frameon": False}
-        sheet.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns, **look)
+        style = {"fontsize": 8, "frameon": False}
+        sheet.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns, **style)
+
+
+def draw_terms(
+    terms: Sequence[Any], outputs: Sequence[str] = ("",), most: int = 12, across: int = 4, canvas: Any = None
+) -> Any:
+    """A Matplotlib figure of what each column adds to a score: curves, bars and heat maps, the first ones of `terms`.
+
+    Parameters
+    ----------
+    terms : with name, kind, x, values, band and importance, as `run.terms.Terms` has them
+    outputs : names of the outputs, for the legend where there are several
+    most : terms that are drawn
+    across : panels of a row
+    canvas : the empty figure to draw on; a new one by default
+    """
+    from matplotlib.figure import Figure as Canvas  # slow to load, and an extra
+
+    shown = list(terms)[:most]
+    across = max(1, min(across, len(shown)))
+    down = max(1, -(-len(shown) // across))
+    canvas = Canvas() if canvas is None else canvas
+    canvas.set_size_inches(3.2 * across, 2.6 * down)
+    canvas.set_layout_engine("constrained")
+    axes = canvas.subplots(down, across, squeeze=False).ravel()
+    curves = [term for term in shown if term.kind != "map"]
+    low = min((float(np.min(_edge(term, -1.0))) for term in curves), default=0.0)
+    high = max((float(np.max(_edge(term, 1.0))) for term in curves), default=0.0)
+    for axis, term in zip(axes, shown, strict=False):
+        axis.set_title(f"{term.name}\nimportance {term.importance:.2g}", fontsize=9)
+        axis.tick_params(labelsize=7)
+        if term.kind == "map":
+            _heat(canvas, axis, term)
+            continue
+        _panel(axis, term, outputs)
+        axis.axhline(0.0, color="0.6", linewidth=0.6)
+        axis.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
+    for axis in axes[len(shown) :]:
+        axis.set_visible(False)
+    if len(outputs) > 1 and curves:
+        canvas.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=min(6, len(outputs)))
+    noise = "; band: privacy noise only, 95 %" if any(term.band is not None for term in curves) else ""
+    canvas.suptitle(f"What each column adds to the score{noise}", fontsize=10)
+    return canvas
+
+
+def _edge(term: Any, side: float) -> Array:
+    """The lower or upper end of a term with its band."""
+    return np.asarray(term.values + side * (0.0 if term.band is None else term.band))
+
+
+def _panel(axis: Any, term: Any, outputs: Sequence[str]) -> None:
+    """Curves over numbers, or bars of categories, one for each output."""
+    several = len(outputs) > 1
+    for k, (values, name) in enumerate(zip(term.values, outputs, strict=True)):
+        if term.kind == "curve":
+            axis.plot(term.x, values, label=name, linewidth=1.2)
+            if term.band is not None and not several:
+                axis.fill_between(term.x, values - term.band, values + term.band, alpha=0.25, linewidth=0)
+            continue
+        width = 0.8 / len(outputs)
+        places = np.arange(len(values)) + (k - (len(outputs) - 1) / 2) * width
+        error = None if several else term.band
+        axis.bar(places, values, width, label=name, yerr=error, error_kw={"linewidth": 0.8})
+    if term.kind != "curve":
+        labels = [str(name)[:14] for name in term.x]
+        axis.set_xticks(range(len(labels)), labels, rotation=90 if len(labels) > 4 else 0, fontsize=6)
+
+
+def _heat(canvas: Any, axis: Any, term: Any) -> None:
+    """The heat map of a pair, of its first output."""
+    values, largest = term.values[0], max(float(np.max(np.abs(term.values[0]))), 1e-12)
+    mesh = axis.pcolormesh(term.x[0], term.x[1], values, cmap="RdBu_r", vmin=-largest, vmax=largest, shading="nearest")
+    canvas.colorbar(mesh, ax=axis)

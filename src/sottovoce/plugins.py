@@ -1,19 +1,24 @@
-"""Choices of one's own: a loss, a method, a graph, an engine that others know by its name, like ours.
+"""Choices of one's own: a loss, a method, a graph, a baseline, a metric that others know by its name, like ours.
 
 `register` adds a row to the table of its kind. From then on texts, options, JSON, run files, estimators and errors know
-it; engines run it, or refuse it by name. It never takes the place of a row that is there.
+it; engines run it, or refuse it by name. It never takes the place of a row that is there, nor changes what one
+does: compiled engines know the built-in losses only, and a registered one runs on NumPy. `register` holds it to the
+laws of `sottovoce.testing`, unless reported not to.
 
 A package that is installed need not be imported: what it names in the entry-point group ``sottovoce.plugins`` is loaded
-when somebody asks for a name that no table has::
+when someone requests a name that no table has::
 
     [project.entry-points."sottovoce.plugins"]
     cauchy = "cauchy_loss:register"
 
-A result that was made with a choice of somebody else's says so, and whoever reads it without is told what is missing.
+A result that was made with a choice of someone else's says so, and anyone who reads it without is informed what is
+missing.
 
 What a plug-in can and cannot break: every record's subgradient is clipped to L, so that a loss with a false bound costs
-accuracy and no privacy; a method gets noised numbers only. An engine, a noise or a law is part of the mechanism:
-whoever installs one trusts it as much as sottovoce itself (`sottovoce.testing` holds it to the laws).
+accuracy and no privacy, and one-shot methods, which clip nothing, refuse it; a method gets noised numbers only; graphs,
+activations, weight rules and averagings are public plans and post-processing. An engine, a noise, a law, a sampling or
+an adversary is part of the mechanism, or of what is stated of it: installing one is trusting it as much as sottovoce.
+Baselines, data sets, partitions and metrics are for simulations (`sottovoce compare`), which are not private.
 """
 
 import re
@@ -21,23 +26,37 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from sottovoce.errors import SpecError
+from sottovoce.errors import SottovoceError, SpecError
 
 GROUP = "sottovoce.plugins"
 """Of entry points; each is a function without arguments that registers, or a module that does when it is imported."""
 
 TABLES = {
     "loss": "problem.losses.LOSSES",
-    "regulariser": "problem.regularisers.REGULARISERS",
+    "regulariser": "problem.regularizers.REGULARIZERS",
     "graph": "network.graphs.GRAPHS",
     "activation": "network.activation.ACTIVATIONS",
+    "weight rule": "network.mixing.WEIGHTS",
+    "averaging": "network.averaging.AVERAGINGS",
     "method": "algorithm.methods.METHODS",
     "sequence": "algorithm.method.SEQUENCES",
     "noise": "privacy.calibration.NOISES",
     "law": "privacy.release.LAWS",
+    "sampling": "privacy.sampling.SAMPLINGS",
+    "adversary": "privacy.release.ADVERSARIES",
     "engine": "engine.job.ENGINES",
+    "baseline": "experiments.baselines.BASELINES",
+    "data set": "experiments.data.REAL",
+    "partition": "experiments.data.PARTITIONS",
+    "metric": "experiments.compare.metrics.METRICS",
 }
 """What can be registered, and where its table is."""
+NOUNS = {"activation scheme": "activation"}
+"""Kinds by what their tables call them, where that is another word."""
+VALUES = ("engine", "baseline")
+"""Kinds whose rows are values; the others' are functions."""
+PLAIN = (*VALUES, "data set", "metric")
+"""Kinds whose tables hold rows as they are, and have no notation for numbers behind a name."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _WORDS = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -65,15 +84,19 @@ REGISTERED: dict[tuple[str, str], Registered] = {}
 _loaded: dict[str, str | None] = {}
 
 
-def register(kind: str, row: Any, name: str | None = None) -> None:
+def register(kind: str, row: Any, name: str | None = None, *, check: bool = True) -> None:
     """Add a choice of one's own to the table of its kind.
 
     Parameters
     ----------
-    kind : 'loss', 'regulariser', 'graph', 'activation', 'method', 'sequence', 'noise', 'law' or 'engine'
-    row : what the table holds: a `Loss`, an `Engine`, else a function of the choice's numbers (of a graph or a method,
-        whose first argument is the number of nodes or the ingredients)
-    name : how it is asked for; by default the row's own name
+    kind : a key of `TABLES`: 'loss', 'graph', 'method', 'averaging', 'baseline', 'metric', …
+    row : what the table holds: a `Loss`, an `Engine`, a `Baseline`, a function without arguments that gives one or two
+        `Table` (data set), a function of scores and truth (metric), else a function of the choice's numbers (of a
+        graph, a method, a weight rule or a partition, whose first argument is the number of nodes, the ingredients,
+        the links of a round or a `Parting`)
+    name : how it is requested; by default the row's own name
+    check : whether to run the check of its kind in `sottovoce.testing`, with its default numbers, and to refuse what
+        fails it. A package that runs the check in its own tests may give False
 
     Examples
     --------
@@ -91,13 +114,20 @@ def register(kind: str, row: Any, name: str | None = None) -> None:
     Traceback (most recent call last):
     sottovoce.errors.SpecError: there is a graph 'ring' already, and runs that are written down mean that one; ...
     """
+    kind = {"regularizer": "regulariser"}.get(kind, kind)  # results name the kind as version 0.1 did
     if kind not in TABLES:
         raise SpecError(f"there is no kind '{kind}' of choice to register; the kinds are {', '.join(TABLES)}")
     named = name if name is not None else getattr(row, "name", None) or getattr(row, "__name__", "")
     if not isinstance(named, str) or not _NAME.fullmatch(named):
         raise SpecError(f"{named!r} is no name of a {kind}; take small letters, digits and _, such as 'my_{kind}'")
-    if not callable(row) and kind != "engine":
+    if not callable(row) and kind not in VALUES:
         raise SpecError(f"{kind} '{named}' cannot be called with its numbers; give a function, or a Loss")
+    abstract = sorted(getattr(row, "__abstractmethods__", ())) if isinstance(row, type) else []
+    if abstract:
+        raise SpecError(
+            f"{kind} '{named}' is an abstract class, of which no value can be made; define {', '.join(abstract)} in "
+            f"{row.__name__}"
+        )
     if getattr(row, "name", named) != named:
         raise SpecError(f"this {kind} calls itself '{row.name}', and cannot be registered as '{named}'")
     module = _module_of(row)
@@ -106,8 +136,35 @@ def register(kind: str, row: Any, name: str | None = None) -> None:
         raise SpecError(
             f"there is a {kind} '{named}' already, and runs that are written down mean that one; take another name"
         )
+    before = table.get(named)
     _add(kind, table, named, row)
     REGISTERED[kind, named] = Registered(kind, named, module)
+    if check:
+        try:
+            _check(kind, named)
+        except BaseException:  # it is not registered after all
+            del table[named]
+            if before is None or known is None:
+                del REGISTERED[kind, named]
+            else:
+                table[named], REGISTERED[kind, named] = before, known
+            raise
+
+
+def _check(kind: str, name: str) -> None:
+    """Hold a registered choice to the laws of its kind."""
+    testing = import_module("sottovoce.testing")  # imports all that a run needs
+    law = testing.CHECKS.get(kind)
+    if law is None:
+        return
+    check = f"sottovoce.testing.check_{kind.replace(' ', '_')}"
+    how = f"correct it, or register it with check=False and run {check} on it yourself"
+    try:
+        law(name)
+    except testing.LawBroken as error:
+        raise testing.LawBroken(f"the {kind} '{name}' is not registered: {error}; {how}") from error
+    except SottovoceError as error:
+        raise type(error)(f"the {kind} '{name}' is not registered: its check failed ({error}); {how}") from error
 
 
 def unregister(kind: str, name: str) -> None:
@@ -134,22 +191,22 @@ def _load(entry: Any) -> str | None:
         found = entry.load()
         if callable(found):
             found()
-    except Exception as error:  # somebody else's code: whatever it is, our own choices go on working
+    except Exception as error:  # someone else's code: whatever it is, our own choices go on working
         return f"the plug-in '{entry.name}' of {package} did not load ({type(error).__name__}: {error})"
     return None
 
 
 def found(kind: str, name: str, table: Mapping[str, Any]) -> bool:
     """Whether a name that a table lacks is there once plug-ins are loaded."""
-    if kind not in TABLES:
+    if NOUNS.get(kind, kind) not in TABLES:
         return False
     load()
     return name in table
 
 
 def hint(kind: str) -> str:
-    """What to say beside a name that nobody knows: which plug-ins did not load."""
-    wrong = load() if kind in TABLES else []
+    """What to say beside a name that it is unknown: which plug-ins did not load."""
+    wrong = load() if NOUNS.get(kind, kind) in TABLES else []
     return f" ({'; '.join(wrong)})" if wrong else ""
 
 
@@ -164,7 +221,7 @@ def missing(needed: Any) -> str | None:
     for each in needed if isinstance(needed, list) else ():
         said = {key: str(value) for key, value in each.items()} if isinstance(each, dict) else {}
         kind, name = said.get("kind", ""), said.get("name", "")
-        if kind in TABLES and name not in _table(kind) and not found(kind, name, _table(kind)):
+        if kind in TABLES and kind != "engine" and name not in _table(kind) and not found(kind, name, _table(kind)):
             return (
                 f"it needs the {kind} '{name}' of {said.get('origin')}, which nobody has registered here; install that "
                 "package, or import what registers it, and try again"
@@ -178,12 +235,14 @@ def _table(kind: str) -> Any:
 
 
 def _module_of(row: Any) -> str:
-    made: Callable[..., Any] = getattr(row, "slope_formula", None) or getattr(row, "together", None) or row
+    made: Callable[..., Any] = (
+        getattr(row, "slope_formula", None) or getattr(row, "run_jobs", None) or getattr(row, "make", None) or row
+    )
     return str(getattr(made, "__module__", None) or type(row).__module__)
 
 
 def _add(kind: str, table: Any, name: str, row: Any) -> None:
-    if kind == "engine":
+    if kind in PLAIN:
         table[name] = row
     elif kind == "graph":
         import_module("sottovoce.network.graphs").add_graph(name, row)

@@ -11,7 +11,7 @@ of a block. Radii of the last 2⁻²² of the tail take 32 bits more, from a sec
 pass 6.8 standard deviations, and an output beyond that would give its record away. As it is, the largest is
 √(2 ln 2⁶⁵) = 9.5, and what lies beyond has a probability of 1e-21.
 
-A seed makes a run a *simulation*: whoever knows it can subtract the noise. Without one the key comes from the
+A seed makes a run a *simulation*: anyone who knows it can subtract the noise. Without one the key comes from the
 operating system and is kept nowhere; the generator itself is still not a cryptographic one.
 """
 

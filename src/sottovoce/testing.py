@@ -1,8 +1,11 @@
 """The laws that choices obey, as a kit: what our own tests hold our rows to, a plug-in can hold its own to.
 
-``check_loss``, ``check_regulariser``, ``check_graph``, ``check_method`` and ``check_engine`` take what is to be
-registered and raise `LawBroken` with the law and a counterexample, or return nothing. They draw points from a seed; the
-laws one by one (`LOSS_LAWS`, `REGULARISER_LAWS`) take points of anybody's choice, as from Hypothesis.
+`sottovoce.register` runs the check of its kind (`CHECKS`), unless `check=False`.
+
+``check_loss``, ``check_regularizer``, ``check_graph``, ``check_method``, ``check_engine``, ``check_weight_rule``,
+``check_averaging``, ``check_sampling`` and ``check_baseline`` take what is to be registered and raise `LawBroken` with
+the law and a counterexample, or return nothing. They draw points from a seed; the laws one by one (`LOSS_LAWS`,
+`REGULARIZER_LAWS`) take points of anybody's choice, as from Hypothesis.
 
 Passing them proves nothing; a row that breaks one is wrong.
 """
@@ -11,29 +14,43 @@ import math
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from sottovoce._renamed import module_attribute
 from sottovoce._types import Array
 from sottovoce.algorithm.method import State
 from sottovoce.algorithm.methods import METHODS, MethodChoice
 from sottovoce.engine import ENGINES, Engine, Job, reference
 from sottovoce.errors import SottovoceError, SpecError
 from sottovoce.network.activation import Everyone
+from sottovoce.network.averaging import AVERAGINGS
 from sottovoce.network.graphs import GRAPHS, Family
-from sottovoce.network.mixing import METROPOLIS, beta
+from sottovoce.network.mixing import METROPOLIS, WEIGHTS, Averaging, Rule, beta, check_doubly_stochastic
+from sottovoce.privacy.sampling import SAMPLINGS, Sampling
 from sottovoce.problem.losses import LOSSES, Joint, Loss
 from sottovoce.problem.optimum import optimum
-from sottovoce.problem.regularisers import REGULARISERS, Regulariser
+from sottovoce.problem.regularizers import REGULARIZERS, Regularizer
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
 from sottovoce.run.spec import AlgorithmSpec, Spec
 
-__all__ = ["check_engine", "check_graph", "check_loss", "check_method", "check_regulariser"]
+__all__ = [
+    "check_averaging",
+    "check_baseline",
+    "check_engine",
+    "check_graph",
+    "check_loss",
+    "check_method",
+    "check_regularizer",
+    "check_sampling",
+    "check_weight_rule",
+]
 
 ROUNDING = 1e-12
-BLURRED = 33  # times the blur of an engine's own noise: what its trajectories may be off
+BLURRED = 33  # times the rounding of an engine's own noise: what its trajectories may be off
 
 
 class LawBroken(AssertionError):
@@ -72,7 +89,9 @@ def bounded(loss: Loss, u: Any, v: Any, y: Any) -> None:
 
 
 def fenchel_young(loss: Loss, u: Any, v: Any, y: Any) -> None:
-    """φ(u) + φ*(s) ≥ s·u, with equality for s in ∂φ(u); s lies in the domain of φ*."""
+    """φ(u) + φ*(s) ≥ s·u, with equality for s in ∂φ(u); s lies in the domain of φ*, where the loss has one."""
+    if loss.conjugate_formula is None:
+        return
     u, v, y = np.atleast_1d(u), np.atleast_1d(v), np.atleast_1d(y)
     s = np.asarray(loss.slope(v, y), dtype=np.float64)
     lo, hi = loss.interval(y)
@@ -99,7 +118,7 @@ def least_bound(loss: Loss) -> None:
     holds("the slope bound is the least", good, steepest=steepest, bound=loss.slope_bound)
 
 
-def vectorises(loss: Loss) -> None:
+def vectorizes(loss: Loss) -> None:
     """Values are not negative, and elements are independent of one another."""
     u, y = np.random.default_rng(0).normal(size=(2, 7, 3)) * 3
     y = np.sign(y) if loss.targets == "binary" else y
@@ -135,21 +154,21 @@ def check_loss(loss: Loss | str, engines: Sequence[str] | None = None, points: i
         for law in LOSS_LAWS.values():
             law(value, u, v, y)
     least_bound(value)
-    vectorises(value)
+    vectorizes(value)
     _check_text("loss", LOSSES, value)
     for name in ENGINES if engines is None else engines:
         clip = 1.0 if math.isinf(Joint(value).slope_bound) else None
         held_to_reference(ENGINES[name], small_job(problem__loss=value, privacy__clip=clip), ROUNDS)
 
 
-# --- regularisers
+# --- regularizers
 
 
-def _total(h: Regulariser, z: Array, s: float, gamma: float, x: Array) -> float:
+def _total(h: Regularizer, z: Array, s: float, gamma: float, x: Array) -> float:
     return float(z @ x) + s * h.value(x) + gamma * float(x @ x) / 2
 
 
-def minimises(h: Regulariser, z: Array, w: Array, s: float, gamma: float) -> None:
+def minimizes(h: Regularizer, z: Array, w: Array, s: float, gamma: float) -> None:
     """No feasible point does better than the step, by the margin that strong convexity promises."""
     x = h.step(z, s, gamma)
     best = _total(h, z, s, gamma, x)
@@ -158,24 +177,24 @@ def minimises(h: Regulariser, z: Array, w: Array, s: float, gamma: float) -> Non
         other = h.step(z + share * (w - z), s, gamma)
         gap = _total(h, z, s, gamma, other) - best
         least = 0.5 * (s * h.modulus + gamma) * float(np.sum((other - x) ** 2))
-        holds("the step minimises", gap >= least - 1e-9 * (1 + abs(best)), z=z, s=s, gamma=gamma)
+        holds("the step minimizes", gap >= least - 1e-9 * (1 + abs(best)), z=z, s=s, gamma=gamma)
 
 
-def lipschitz(h: Regulariser, z: Array, w: Array, s: float, gamma: float) -> None:
-    """∇Ψ* is (sμ + γ)⁻¹-Lipschitz: the first half of Lemma 4."""
+def lipschitz(h: Regularizer, z: Array, w: Array, s: float, gamma: float) -> None:
+    """∇Ψ* is (sμ + γ)⁻¹-Lipschitz: the first half of Lemma 5."""
     moved = np.linalg.norm(h.step(z, s, gamma) - h.step(w, s, gamma))
     most = np.linalg.norm(z - w) / (s * h.modulus + gamma) * (1 + 1e-9) + 1e-12
     holds("the step is Lipschitz", moved <= most, z=z, w=w, s=s, gamma=gamma)
 
 
-def rows_apart(h: Regulariser, z: Array, w: Array, s: float, gamma: float) -> None:
+def rows_apart(h: Regularizer, z: Array, w: Array, s: float, gamma: float) -> None:
     """Rows are independent of one another."""
     stacked = h.step(np.stack([z, w, 0 * z])[:, None, :], s, gamma)
     same = np.allclose(stacked[0, 0], h.step(z, s, gamma)) and np.allclose(stacked[1, 0], h.step(w, s, gamma))
     holds("rows are independent", same, z=z, w=w, s=s, gamma=gamma)
 
 
-def upper_bound(h: Regulariser, z: Array, w: Array, s: float, gamma: float, reach: float = 6.0) -> None:
+def upper_bound(h: Regularizer, z: Array, w: Array, s: float, gamma: float, reach: float = 6.0) -> None:
     """h*(v) ≥ ⟨v, x⟩ − h(x) for every x within reach."""
     star = h.conjugate(z, reach)
     for scale in (0.1, 1.0, 30.0):
@@ -185,8 +204,8 @@ def upper_bound(h: Regulariser, z: Array, w: Array, s: float, gamma: float, reac
             holds("the conjugate is an upper bound", star >= float(z @ x) - h.value(x) - 1e-9 * (1 + abs(star)), v=z)
 
 
-REGULARISER_LAWS: dict[str, Callable[[Regulariser, Array, Array, float, float], None]] = {
-    "minimises": minimises,
+REGULARIZER_LAWS: dict[str, Callable[[Regularizer, Array, Array, float, float], None]] = {
+    "minimizes": minimizes,
     "lipschitz": lipschitz,
     "rows_apart": rows_apart,
     "upper_bound": upper_bound,
@@ -194,23 +213,23 @@ REGULARISER_LAWS: dict[str, Callable[[Regulariser, Array, Array, float, float], 
 """Laws of h, at vectors z, w and weights s, γ > 0."""
 
 
-def check_regulariser(
-    h: Regulariser | str, engines: Sequence[str] | None = None, points: int = 100, seed: int = 0
+def check_regularizer(
+    h: Regularizer | str, engines: Sequence[str] | None = None, points: int = 100, seed: int = 0
 ) -> None:
-    """Hold a registered regulariser to all its laws, and engines to running it as the reference does; see `check_loss`.
+    """Hold a registered regularizer to all its laws, and engines to running it as the reference does; see `check_loss`.
 
     Examples
     --------
-    >>> check_regulariser("elastic_net(0.4, 0.2)", engines=["nodes"])
+    >>> check_regularizer("elastic_net(0.4, 0.2)", engines=["nodes"])
     """
-    value = REGULARISERS.read(h) if isinstance(h, str) else h
+    value = REGULARIZERS.read(h) if isinstance(h, str) else h
     rng = np.random.default_rng(seed)
     for _ in range(points):
         z, w = rng.uniform(-20, 20, (2, 4)).round(6)
         s, gamma = rng.uniform(0.01, 5, 2).tolist()
-        for law in REGULARISER_LAWS.values():
+        for law in REGULARIZER_LAWS.values():
             law(value, z, w, s, gamma)
-    _check_text("regulariser", REGULARISERS, value)
+    _check_text("regulariser", REGULARIZERS, value)
     for name in ENGINES if engines is None else engines:
         held_to_reference(ENGINES[name], small_job(problem__h=value), ROUNDS)
 
@@ -219,7 +238,7 @@ def check_regulariser(
 
 
 def check_graph(family: Family | str, sizes: Sequence[int] = (4, 6, 12)) -> None:
-    """A registered graph is the same whenever it is asked for, is connected, and lets nodes agree.
+    """A registered graph is the same whenever it is requested, is connected, and lets nodes agree.
 
     Examples
     --------
@@ -229,7 +248,7 @@ def check_graph(family: Family | str, sizes: Sequence[int] = (4, 6, 12)) -> None
     _check_text("graph", GRAPHS, kind)
     for n in sizes:
         one, other = kind(n), kind(n)  # whatever falls into pieces is refused here
-        holds("a graph has the nodes that it was asked for", one.n == n, n=n)
+        holds("a graph has the requested number of nodes", one.n == n, n=n)
         holds("a graph is the same every time", np.array_equal(one.edges, other.edges), n=n)
         mixing = beta(one, Everyone(), METROPOLIS)
         holds("nodes come to agree", mixing.beta < 1, n=n, beta=mixing.beta)
@@ -237,13 +256,13 @@ def check_graph(family: Family | str, sizes: Sequence[int] = (4, 6, 12)) -> None
 
 
 def check_method(method: MethodChoice | str, rounds: int = 300, **changes: Any) -> None:
-    """A registered method is a pure step, is priced, runs on one row as on all, and gets near the optimum.
+    """A registered method is a pure step, is accounted, runs on one row as on all, and gets near the optimum.
 
     Parameters
     ----------
     method : the choice
     rounds : after how many without noise it has gone nine tenths of the way from nothing to the optimum
-    changes : of the small spec that it is tried on, as in `Spec.but`, such as its step sizes
+    changes : of the small spec that it is tried on, as in `Spec.replace`, such as its step sizes
 
     Examples
     --------
@@ -251,13 +270,13 @@ def check_method(method: MethodChoice | str, rounds: int = 300, **changes: Any) 
     """
     chosen = METHODS.read(method) if isinstance(method, str) else method
     _check_text("method", METHODS, chosen)
-    together = {"network__activation": "everyone", "algorithm__method": chosen} | changes
-    job = small_job(**together)
+    changed = {"network__activation": "everyone", "algorithm__method": chosen} | changes
+    job = small_job(**changed)
     held_to_reference(ENGINES["nodes"], job, ROUNDS)
     pure(job)
-    statement = prepare(small_spec(**together), small_shards("binary")).statement
-    holds("its releases are priced", 0 < statement.epsilon < math.inf, epsilon=statement.epsilon)
-    quiet = small_job(rounds, **together | {"privacy__noise": "none", "privacy__sampling": "full"})
+    statement = prepare(small_spec(**changed), small_shards("binary")).statement
+    holds("its releases are accounted", 0 < statement.epsilon < math.inf, epsilon=statement.epsilon)
+    quiet = small_job(rounds, **changed | {"privacy__noise": "none", "privacy__sampling": "full"})
     state = reference.run(quiet, quiet.start(), 1, rounds)
     model = quiet.method.average(state, rounds).mean(axis=0)
     best, found, nothing = (
@@ -293,7 +312,7 @@ def small_spec(rounds: int = ROUNDS, **changes: Any) -> Spec:
     """A run of every part's simplest choice, but for what is changed."""
     spec = Spec(AlgorithmSpec(rounds, a="constant(1)", gamma="constant(2)", eta="inverse_sqrt(0.7)"), seed=7)
     common = {"problem__h": "l2(0.1)", "privacy__noise": "gaussian(0.3)", "privacy__sampling": "fixed(2)"}
-    return spec.but(**common | {"network__graph": "ring", "network__activation": "matching(1)"} | changes)
+    return spec.replace(**common | {"network__graph": "ring", "network__activation": "matching(1)"} | changes)
 
 
 def small_job(rounds: int = ROUNDS, **changes: Any) -> Job:
@@ -303,7 +322,7 @@ def small_job(rounds: int = ROUNDS, **changes: Any) -> Job:
 
 
 class Injected:
-    """Another randomness with the same numbers: an engine may not look behind it."""
+    """Another randomness with the same numbers: an engine may not depend on its class."""
 
     def __init__(self, draws: Any) -> None:
         self.records, self.noise = draws.records, draws.noise
@@ -335,8 +354,8 @@ def held_to_reference(engine: Engine, job: Job, rounds: int) -> bool:
     given, (own,) = replace(job, draws=Injected(job.draws)), engine.run([job], [start], 1, rounds)
     law = f"the engine '{engine.name}' gives the reference's trajectory"
     apart = difference(own, expected)
-    holds(law, apart < max(engine.rounding, BLURRED * engine.blur), apart=apart)
-    if engine.blur == 0:
+    holds(law, apart < max(engine.rounding, BLURRED * engine.noise_rtol), apart=apart)
+    if engine.noise_rtol == 0:
         means = (job.method.average(state, rounds) for state in (own, expected))
         for mine, theirs in (*zip(own, expected, strict=True), means):
             holds(law, np.allclose(mine, theirs, rtol=ROUNDING, atol=ROUNDING))
@@ -349,7 +368,7 @@ def held_to_reference(engine: Engine, job: Job, rounds: int) -> bool:
 
 
 def check_engine(engine: Engine | str, losses: Sequence[str] | None = None) -> int:
-    """Hold a registered engine to the reference over losses, regularisers, methods and noises; how many jobs it runs.
+    """Hold a registered engine to the reference over losses, regularizers, methods and noises; how many jobs it runs.
 
     Examples
     --------
@@ -378,6 +397,123 @@ def check_engine(engine: Engine | str, losses: Sequence[str] | None = None) -> i
     return ran
 
 
+# --- averagings, weight rules, samplers
+
+
+def check_weight_rule(rule: Rule | str) -> None:
+    """Hold a registered weight rule to doubly stochastic weights on links alone, of one round and of stacks of them.
+
+    Examples
+    --------
+    >>> check_weight_rule("lazy")
+    """
+    one = WEIGHTS.read(rule) if isinstance(rule, str) else rule
+    for family in ("ring", "star", "complete", "path"):
+        links = GRAPHS.make(family)(5).adjacency()
+        W = np.asarray(one(links))
+        holds("a weight rule gives a matrix of the nodes", W.shape == links.shape, shape=W.shape)
+        check_doubly_stochastic(W)
+        holds("weights are on links alone", np.all((np.abs(W) < ROUNDING) | links | np.eye(5, dtype=bool)))
+        stacked = np.asarray(one(np.stack([links, links])))
+        holds("a rule takes several rounds at once", stacked.shape == (2, 5, 5) and np.allclose(stacked, W))
+
+
+def check_averaging(averaging: Averaging | str) -> None:
+    """Hold a registered averaging to its own words: its matrix, and what real nodes compute one by one.
+
+    Examples
+    --------
+    >>> check_averaging("gossip(3)")
+    """
+    one = AVERAGINGS.read(averaging) if isinstance(averaging, str) else averaging
+    W = WEIGHTS.read("lazy")(GRAPHS.make("complete")(7).adjacency())  # which no power of itself equals
+    messages = np.random.default_rng(0).normal(size=(7, 3))
+    mixed = one.mix(W, messages.copy())
+    holds("an averaging gives a row a node", mixed.shape == messages.shape, shape=mixed.shape)
+    if one.linear:
+        V = np.asarray(one.weights(W))
+        check_doubly_stochastic(V)
+        holds("a linear averaging is its matrix", np.allclose(mixed, V @ messages, rtol=1e-9, atol=1e-12))
+    plans = [one.exchanges(W, place) for place in range(7)]
+    held: list[Array] = list(messages[:, None])
+    holds("all nodes have as many exchanges", len({len(plan) for plan in plans}) == 1)
+    for step in range(len(plans[0])):
+        before = list(held)
+        for me, plan in enumerate(plans):
+            holds("who sends is heard", all(me in plans[peer][step].heard for peer in plan[step].to), node=me)
+            held[me] = one.combine(me, plan[step], before[me], {peer: before[peer] for peer in plan[step].heard})
+    holds("nodes compute what `mix` does", np.allclose(np.concatenate(held), mixed, rtol=1e-9, atol=1e-12))
+
+
+def _stretch(stream: Array, first: int, count: int) -> Array:
+    return stream[first : first + count]
+
+
+def check_sampling(sampling: Sampling | str) -> None:
+    """Hold a registered sampler to the rate that it is accounted at, at one node (1,000 draws, 6 deviations).
+
+    Examples
+    --------
+    >>> check_sampling("poisson(3)")
+    """
+    one = SAMPLINGS.read(sampling) if isinstance(sampling, str) else sampling
+    q, draws, event = 12, 1000, one.event(12, 1.0, 1.0, 10)
+    holds("the event has the batch that is drawn", event.batch == one.batch(q), event=event)
+    rng, counts = np.random.default_rng(0), np.zeros(q)
+    for t in range(1, draws + 1):
+        stream = rng.random(10_000)
+        rows = one.draw(partial(_stretch, stream), q, t)
+        picked = np.arange(q) if rows is None else np.asarray(rows)
+        holds("records are drawn once, of those there are", len(set(picked.tolist()) & set(range(q))) == len(picked))
+        counts[picked] += 1
+    rate = one.batch(q) / q
+    off = 6 * math.sqrt(draws * rate * (1 - rate)) + 1
+    holds("each record is drawn at the accounted rate", np.all(np.abs(counts - draws * rate) <= off), counts=counts)
+
+
+def check_baseline(name: str) -> None:
+    """Hold a registered baseline to its budget, on even and uneven nodes, and to numbers that are finite.
+
+    Examples
+    --------
+    >>> check_baseline("dsgd")
+    """
+    from sottovoce.experiments.baselines import make_baseline  # which a run does not need
+    from sottovoce.experiments.inputs import BaselineInputs
+
+    one, rng = make_baseline(name), np.random.default_rng(0)
+    for sizes in ((40, 40, 40, 40), (10, 30, 50, 70)):
+        inputs = BaselineInputs(sizes, 3, epsilon=1.0, batch=8, epochs=2.0, h="l2(0.05)")
+        if one.refusal(inputs):
+            continue
+        X = rng.normal(size=(160, 3)) / 4
+        y = np.where(X[:, 0] > 0, 1.0, -1.0)
+        shards = one.place(Shards.of(X / np.maximum(1, np.linalg.norm(X, axis=1))[:, None], y, np.cumsum((0, *sizes))))
+        spec = one.spec(inputs).replace(seed=1)
+        holds("a baseline is its spec's text", Spec.from_json(spec.to_json()) == spec)
+        prepared = prepare(spec, shards)
+        holds(
+            "a baseline keeps to the budget", prepared.statement.epsilon <= 1 + 1e-6, epsilon=prepared.statement.epsilon
+        )
+        state = reference.run(prepared.job, prepared.job.start(), 1, spec.algorithm.rounds)
+        holds("a baseline's models are finite", np.all(np.isfinite(state.z)))
+
+
+CHECKS: dict[str, Callable[[str], object]] = {
+    "loss": lambda name: None if LOSSES.make(name).targets == "classes" else check_loss(name, engines=["nodes"]),
+    "regulariser": lambda name: check_regularizer(name, engines=["nodes"]),
+    "graph": check_graph,
+    "method": check_method,
+    "engine": check_engine,
+    "weight rule": check_weight_rule,
+    "averaging": check_averaging,
+    "sampling": check_sampling,
+    "baseline": check_baseline,
+}
+"""What `register` runs, by the kind of a choice: its check with its default numbers, on the engine that runs anything.
+There is none for a loss of several margins, nor for the other kinds."""
+
+
 def _check_text(kind: str, table: Any, value: Any) -> None:
     """A registered choice is its text, and survives a trip to another process."""
     if value.name not in table if hasattr(value, "name") else False:
@@ -387,3 +523,8 @@ def _check_text(kind: str, table: Any, value: Any) -> None:
     except SottovoceError as error:
         raise LawBroken(f"a {kind} is its text: '{value}' is not read ({error})") from None
     holds(f"a {kind} is its text", str(read) == str(value) == str(sent), text=str(value), read=str(read))
+
+
+def __getattr__(name: str) -> Any:
+    """Return what a name of version 0.2 stands for now."""
+    return module_attribute(__name__, name)

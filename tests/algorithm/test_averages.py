@@ -8,22 +8,22 @@ from hypothesis import strategies as st
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import COUNTED, SEQUENCES, StepSizes, prefix_sums
 from sottovoce.errors import SpecError
-from sottovoce.problem.regularisers import REGULARISERS, Entropy, Euclidean
+from sottovoce.problem.regularizers import REGULARIZERS, Entropy, Euclidean
 
 T, M = 60, 5
 CASES = {
-    "l2": REGULARISERS.make("l2", mu=0.05),
-    "l1": REGULARISERS.make("l1", phi=0.1),
-    "elastic_net": REGULARISERS.make("elastic_net", phi=0.1, mu=0.02),
-    "box": REGULARISERS.make("box", lo=-0.3, hi=0.7),
-    "box_l2": REGULARISERS.make("box", lo=-0.3, hi=0.7, mu=0.04),
-    "box_above_zero": REGULARISERS.make("box", lo=0.2, hi=0.7),
-    "box_below_zero": REGULARISERS.make("box", lo=-0.9, hi=-0.2, mu=0.01),
-    "non_negative": REGULARISERS.make("non_negative"),
-    "none": REGULARISERS.make("none"),
-    "l2_ball": REGULARISERS.make("l2_ball", radius=0.8),
-    "l1_ball": REGULARISERS.make("l1_ball", radius=0.8),
-    "simplex": REGULARISERS.make("simplex"),
+    "l2": REGULARIZERS.make("l2", mu=0.05),
+    "l1": REGULARIZERS.make("l1", phi=0.1),
+    "elastic_net": REGULARIZERS.make("elastic_net", phi=0.1, mu=0.02),
+    "box": REGULARIZERS.make("box", lo=-0.3, hi=0.7),
+    "box_l2": REGULARIZERS.make("box", lo=-0.3, hi=0.7, mu=0.04),
+    "box_above_zero": REGULARIZERS.make("box", lo=0.2, hi=0.7),
+    "box_below_zero": REGULARIZERS.make("box", lo=-0.9, hi=-0.2, mu=0.01),
+    "non_negative": REGULARIZERS.make("non_negative"),
+    "none": REGULARIZERS.make("none"),
+    "l2_ball": REGULARIZERS.make("l2_ball", radius=0.8),
+    "l1_ball": REGULARIZERS.make("l1_ball", radius=0.8),
+    "simplex": REGULARIZERS.make("simplex"),
 }
 PAIRS = {"strongly convex": ("linear(1)", "constant(20)"), "convex": ("constant(1)", "sqrt(0.5)")}
 STILL = StepSizes(np.ones(3), np.zeros(3))

@@ -12,7 +12,7 @@ from sottovoce.run.spec import AlgorithmSpec, Spec
 
 def spec(rounds, method="descent", **changes):
     base = Spec(AlgorithmSpec(rounds, method, a="constant(1)", eta="inverse(2, 2)"), seed=3)
-    return base.but(**{"problem__loss": "logistic", "problem__h": "l2(0.5)"} | changes)
+    return base.replace(**{"problem__loss": "logistic", "problem__h": "l2(0.5)"} | changes)
 
 
 @pytest.mark.parametrize("h", ["l2(0.3)", "l1(0.05)", "box(-0.2, 0.2)", "l2_ball(0.4)"])
@@ -41,7 +41,7 @@ def test_with_full_averaging_all_nodes_descend_on_the_mean(method, make_shards):
 
 
 def test_a_listener_averages_and_nothing_else(make_shards):
-    """A(DP)²SGD: worker and neighbour average, then the worker steps with the gradient it took before."""
+    """A(DP)²SGD: worker and neighbor average, then the worker steps with the gradient it took before."""
     shards = make_shards(n=5, q=8, m=4)
     changes = {"network__activation": "ticks", "privacy__noise": "gaussian(0.4)", "problem__h": "l1(0.02)"}
     job = prepare(spec(200, "combine_first", **changes), shards).job
@@ -68,7 +68,7 @@ def test_it_reaches_the_optimum_without_noise(method, activation, h, make_shards
     shards = make_shards(n=5, q=8, m=4)
     changes = {"network__activation": activation, "privacy__sampling": "full", "problem__h": h}
     eta = "inverse(20, 100)" if activation == "ticks" else "inverse(4, 20)"  # a node steps in one round of five only
-    run = spec(30_000, method, **changes).but(algorithm__eta=eta, algorithm__a="linear(1)")
+    run = spec(30_000, method, **changes).replace(algorithm__eta=eta, algorithm__a="linear(1)")
     job = prepare(run, shards).job
     best = optimum(job.problem, gap=1e-9)
     (state,) = ENGINES["compiled"].run([job], [job.start()], 1, 30_000)

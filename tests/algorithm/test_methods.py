@@ -1,4 +1,4 @@
-"""Laws of every method: its textbook twin without noise, alone it is centralised, its price is met, it gets there.
+"""Laws of every method: its textbook twin without noise, alone it is centralised, its cost is met, it gets there.
 
 The twins are written here a second time, with matrices over all nodes, from the papers' equations.
 """
@@ -44,7 +44,7 @@ def spec(method, changes=None, rounds=T, **more):
         "network__graph": "ring",
         "privacy__sampling": "full",
     }
-    return base.but(**common | (changes or {}) | more)
+    return base.replace(**common | (changes or {}) | more)
 
 
 def gradients(job, X):
@@ -69,7 +69,7 @@ def textbook(method, job, W, eta, every):
             X = prox(W @ (X - e * g), e)
         elif name == "mixup":
             X = prox(W @ X - e * lam[t - 1] * g, lam[t - 1] * e)
-        elif name == "admm":  # the augmented Lagrangian's linearised minimiser, link by link
+        elif name == "admm":  # the augmented Lagrangian's linearised minimizer, link by link
             c, new = 0.3, np.empty_like(X)
             for i in range(len(W)):
                 links = sum(W[i, j] * (X[i] + X[j]) for j in range(len(W)))
@@ -130,7 +130,7 @@ def test_one_node_is_proximal_gradient_descent(method, changes, make_shards):
     assert np.allclose(reference.run(job, job.start(), 1, T).z[0], x, atol=1e-12)
 
 
-def neighbour(shards):
+def neighbor(shards):
     """The data with record 0 of node 0 turned round."""
     y = shards.y.copy()
     y[0] = -y[0]
@@ -147,8 +147,8 @@ def test_its_price_is_met_and_not_passed(method, changes, make_shards):
     shards = make_shards(N, Q, M)
     shards.X[0] /= np.linalg.norm(shards.X[0])
     noisy = spec(method, changes, problem__loss="hinge", problem__h="none", privacy__noise="gaussian(0.01)")
-    prepared, other = (prepare(noisy, s) for s in (shards, neighbour(shards)))
-    job, twin, still = prepared.job, other.job, prepare(noisy.but(privacy__noise="none"), shards).job
+    prepared, other = (prepare(noisy, s) for s in (shards, neighbor(shards)))
+    job, twin, still = prepared.job, other.job, prepare(noisy.replace(privacy__noise="none"), shards).job
     sizes = np.arange(N)
     speaks = np.ones(N, dtype=bool)
     gain, spread = job.method.released.shape or (np.ones(T), np.ones(T))
@@ -298,7 +298,7 @@ def test_what_makes_no_sense_is_refused(make_shards):
 
 
 def test_auto_never_chooses_an_engine_that_lacks_the_method(make_shards, monkeypatch):
-    monkeypatch.setitem(ENGINES, "compiled", replace(ENGINES["compiled"], worth=0))
+    monkeypatch.setitem(ENGINES, "compiled", replace(ENGINES["compiled"], auto_threshold=0))
     for method, changes in METHODS.items():
         job = prepare(spec(method, changes), make_shards(N, Q, M)).job
         assert choose("auto", job).name == ("compiled" if method == "descent" else "reference")

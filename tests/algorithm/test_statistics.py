@@ -14,9 +14,9 @@ from sottovoce import AlgorithmSpec, Execution, NetworkSpec, PrivacySpec, Proble
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.privacy.events import ProductsEvent
 from sottovoce.privacy.statistics import Products
-from sottovoce.problem.least_squares import NoisyLeastSquares, minimise
+from sottovoce.problem.least_squares import NoisyLeastSquares, minimize
 from sottovoce.problem.moments import pack, packed_moments, packed_size, unpack
-from sottovoce.problem.regularisers import REGULARISERS
+from sottovoce.problem.regularizers import REGULARIZERS
 from sottovoce.run.build import prepare
 from sottovoce.secure.products import ProductSums, product_grids
 
@@ -38,19 +38,19 @@ def spec(noise="private(2)", seed=1, **more):
         NetworkSpec(activation="everyone"),
         PrivacySpec("full", noise),
         seed,
-    ).but(**more)
+    ).replace(**more)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.booleans())
 def test_one_record_or_person_moves_the_sum_by_no_more_than_is_accounted(seed, m, people):
     rng = np.random.default_rng(seed)
     X, y = records(rng, 6, m)
-    units = np.array([0, 0, 0, 1, 2, 2]) if people else None
-    base = Shards.of(X, y, np.array([0, 6]), units=units).with_intercept(B)
+    user_ids = np.array([0, 0, 0, 1, 2, 2]) if people else None
+    base = Shards.of(X, y, np.array([0, 6]), user_ids=user_ids).with_intercept(B)
     X, y = X.copy(), y.copy()
     X[:3], y[:3] = records(rng, 3, m, over=10.0) if people else (X[:3], y[:3])
     X[0], y[0] = -X[0] * rng.choice([0.0, 1.0, 100.0]), -3 * y[0]
-    other = Shards.of(X, y, np.array([0, 6]), units=units).with_intercept(B)
+    other = Shards.of(X, y, np.array([0, 6]), user_ids=user_ids).with_intercept(B)
     moved = np.linalg.norm(packed_moments(base, 0, KAPPA, R) - packed_moments(other, 0, KAPPA, R))
     q = int(base.sizes[0])
     assert moved <= ProductsEvent(q, q, HOW.bound, 1.0, 1).reach * q
@@ -75,8 +75,8 @@ def test_whole_numbers_keep_the_bound_and_the_value(seed, people, thin):
     grids = product_grids(9, R, B, KAPPA)
     kind = sparse.csr_array if thin else np.asarray
     found = ProductSums(kind(X), y, grids, KAPPA).total(np.arange(9), counts)
-    units = np.repeat([0, 1, 2], [4, 1, 4]) if people else None
-    near = packed_moments(Shards.of(X, y, np.array([0, 9]), units=units).with_intercept(B), 0, KAPPA, R)
+    user_ids = np.repeat([0, 1, 2], [4, 1, 4]) if people else None
+    near = packed_moments(Shards.of(X, y, np.array([0, 9]), user_ids=user_ids).with_intercept(B), 0, KAPPA, R)
     assert np.max(np.abs(found * grids.sum - near)) < 9 * 2.0**-17
     first = 4 if people else 1
     X[:first], y[:first] = records(rng, first, over=rng.choice([1.0, 1e6]))
@@ -243,14 +243,14 @@ def test_every_regulariser_is_solved_from_the_same_release(text):
     rng = np.random.default_rng(4)
     X, y = records(rng, 300, over=1.0)
     y = np.clip(X @ np.array([0.5, -0.4, 0.2, 0.0]), -1, 1)
-    h = REGULARISERS.read(text)
+    h = REGULARIZERS.read(text)
     result = solve(spec(problem__h=text, privacy__noise="private(50)"), Shards.of(X, y, np.array([0, 300])))
     known = NoisyLeastSquares.of(result.statistics, 5, result.public["noise"], KAPPA, B)
     fit = known.solve(h)
     assert np.allclose(fit.x, result.model)
     slope = (known.gram + (fit.ridge - h.modulus) * np.eye(5)) @ fit.x - known.cross
     assert np.linalg.norm(fit.x - h.step(slope - fit.x, 1.0, 1.0)) < 1e-8  # 0 ∈ slope + ∂h(x)
-    assert math.isfinite(h.value(fit.x)) and len(known.path([h, REGULARISERS.read("l2(1)")])) == 2
+    assert math.isfinite(h.value(fit.x)) and len(known.path([h, REGULARIZERS.read("l2(1)")])) == 2
 
 
 def test_where_nothing_can_be_learned_the_model_is_a_constant():
@@ -265,4 +265,4 @@ def test_where_nothing_can_be_learned_the_model_is_a_constant():
 
 def test_minimise_agrees_with_a_closed_form():
     H, b = np.diag([2.0, 0.5]), np.array([1.0, -1.0])
-    assert np.allclose(minimise(H, b, REGULARISERS.read("l2(0.5)"), np.zeros(2)), b / (np.diag(H) + 0.5), atol=1e-9)
+    assert np.allclose(minimize(H, b, REGULARIZERS.read("l2(0.5)"), np.zeros(2)), b / (np.diag(H) + 0.5), atol=1e-9)

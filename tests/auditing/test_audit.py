@@ -5,16 +5,16 @@ import pytest
 
 from sottovoce import AlgorithmSpec, Spec, audit
 from sottovoce.auditing.attack import concluded
+from sottovoce.auditing.runner import AuditRunner
 from sottovoce.auditing.scores import Line, covariance
-from sottovoce.auditing.stage import Stage
-from sottovoce.auditing.worst import FIRST, SECOND, Worst
+from sottovoce.auditing.worst_case import FIRST, SECOND, WorstCase
 from sottovoce.errors import SpecError
 from sottovoce.privacy.events import FullEvent
 from sottovoce.privacy.pairs import SPARE, Pairs
 from sottovoce.privacy.release import Tree
 from sottovoce.run.build import prepare
 
-STILL = Spec(AlgorithmSpec(rounds=4, gamma="constant(1e6)"), seed=1).but(
+STILL = Spec(AlgorithmSpec(rounds=4, gamma="constant(1e6)"), seed=1).replace(
     privacy__noise="private(4)", network__activation="everyone", privacy__sampling="full"
 )
 """A run whose model hardly moves, so that a hinge is never satisfied and every subgradient is of full length."""
@@ -23,9 +23,9 @@ SAMPLERS = {"full": 2.8, "poisson(2)": 2.2, "fixed(2)": 1.7, "cyclic(2)": 2.8}
 """And what an attack with 1,000 runs and the threshold 0 finds of ε = 4 at least."""
 
 
-def stage(spec: Spec, sizes=(6, 6), engine="reference", loud=False, **more) -> Stage:
-    worst = Worst(spec.problem, 3, loud, clip=1.0, **more)
-    return Stage(prepare(spec, worst.shards(np.array(sizes), {0: FIRST})), 0, worst, engine)
+def stage(spec: Spec, sizes=(6, 6), engine="reference", loud=False, **more) -> AuditRunner:
+    worst = WorstCase(spec.problem, 3, loud, clip=1.0, **more)
+    return AuditRunner(prepare(spec, worst.shards(np.array(sizes), {0: FIRST})), 0, worst, engine)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def stage(spec: Spec, sizes=(6, 6), engine="reference", loud=False, **more) -> S
 def test_an_honest_run_is_nearly_caught_and_not_quite(sampling, engine):
     """With few runs of the engine of nodes, which takes a thread for each, less is certain."""
     runs, least = (128, 0.5) if engine == "nodes" else (1000, SAMPLERS[sampling])
-    sizes, spec = [6] if engine == "reference" else [6, 6], STILL.but(privacy__sampling=sampling)
+    sizes, spec = [6] if engine == "reference" else [6, 6], STILL.replace(privacy__sampling=sampling)
     found = audit(spec, sizes, 3, runs=runs, choosing=0.0, seed=11, engine=engine)
     assert found.stated == pytest.approx(4, rel=2e-3) and not found.broken
     assert found.at_least > least
@@ -60,7 +60,7 @@ def test_the_same_seed_is_the_same_audit_and_another_is_not():
 
 
 def test_secure_releases_are_attacked_as_they_are():
-    found = audit(STILL.but(seed=None), [6, 6], 3, runs=600, choosing=0.0)
+    found = audit(STILL.replace(seed=None), [6, 6], 3, runs=600, choosing=0.0)
     assert "secure" in found.notes[0] and found.at_least > 1.5
     assert found.scale > 0.8  # a false alarm of one audit in twenty is no error of ours
 
@@ -89,28 +89,28 @@ def test_secure_releases_are_attacked_as_they_are():
     ids=["descent", "mixup", "huang", "laplace", "softmax", "absolute", "clipped", "violations"],
 )
 def test_every_law_and_method_can_be_attacked(changes):
-    found = audit(STILL.but(**changes), [6, 6], 3, runs=600, choosing=0.0, seed=3)
+    found = audit(STILL.replace(**changes), [6, 6], 3, runs=600, choosing=0.0, seed=3)
     assert not found.broken
-    # a softmax is never as steep as its bound; noise of several rounds is priced as randomised response
+    # a softmax is never as steep as its bound; noise of several rounds is accounted as randomised response
     least = 0.4 if "softmax" in str(changes) or "laplace" in str(changes) else 1.5
     assert found.at_least > least, found.verdict()
 
 
 def test_noise_of_a_tree_is_attacked_in_its_own_covariance():
-    tree = STILL.but(privacy__law="tree", privacy__sampling="cyclic(2)", algorithm__rounds=6)
+    tree = STILL.replace(privacy__law="tree", privacy__sampling="cyclic(2)", algorithm__rounds=6)
     found = audit(tree, [6], 3, runs=150, choosing=0.0, seed=2)
     assert not found.broken and found.at_least > 0.25
 
 
 @pytest.mark.parametrize("adversary", ["secret_pairs", "secret_pairs(1)"])
 def test_noise_that_pairs_share_is_whitened(adversary):
-    pairs = STILL.but(privacy__law="pairs(3)", privacy__adversary=adversary, algorithm__rounds=2)
+    pairs = STILL.replace(privacy__law="pairs(3)", privacy__adversary=adversary, algorithm__rounds=2)
     found = audit(pairs, [6, 6, 6, 6], 3, runs=150, choosing=0.0, seed=2)
     assert not found.broken and found.at_least > 0.8
 
 
 def test_models_put_out_at_once_are_attacked_by_the_model():
-    spec = Spec(AlgorithmSpec(rounds=1, method="output_perturbation"), seed=1).but(
+    spec = Spec(AlgorithmSpec(rounds=1, method="output_perturbation"), seed=1).replace(
         privacy__noise="private(4)", problem__h="l2(0.5)", privacy__sampling="full", problem__loss="logistic",
         network__activation="everyone",
     )  # fmt: skip
@@ -124,14 +124,14 @@ def test_people_are_units():
 
 
 def test_an_attacker_of_the_model_alone_learns_less():
-    spec = STILL.but(algorithm__rounds=6, algorithm__a="constant(1)")
+    spec = STILL.replace(algorithm__rounds=6, algorithm__a="constant(1)")
     final, whole = (audit(spec, [6], 3, runs=1200, seed=3, attack=attack) for attack in ("final", "transcript"))
     assert final.score == "final model" and not final.broken
     assert final.at_least < whole.at_least
 
 
 def test_many_nodes_are_attacked_as_two():
-    spec = STILL.but(network__activation="edges(1)", algorithm__rounds=30)
+    spec = STILL.replace(network__activation="edges(1)", algorithm__rounds=30)
     found = audit(spec, [6] * 8, 3, runs=300, choosing=0.0, seed=1)
     assert "2 of 8 nodes" in " ".join(found.notes) and not found.broken and found.at_least > 1.0
 
@@ -141,7 +141,7 @@ def test_many_nodes_are_attacked_as_two():
 
 def test_copies_are_the_run_itself():
     """Each copy, run alone with the draws that it had, releases the same numbers."""
-    made = stage(STILL.but(privacy__sampling="poisson(2)", algorithm__gamma="constant(2)"))
+    made = stage(STILL.replace(privacy__sampling="poisson(2)", algorithm__gamma="constant(2)"))
     job, worlds = made._template
     keyed = made._keyed(job, 7)
     seen = made._watched(keyed, worlds)
@@ -163,7 +163,7 @@ def test_copies_are_the_run_itself():
 
 
 def test_engines_show_the_same_releases():
-    spec = STILL.but(privacy__sampling="poisson(2)", algorithm__gamma="constant(2)")
+    spec = STILL.replace(privacy__sampling="poisson(2)", algorithm__gamma="constant(2)")
     one, many = stage(spec, sizes=(6,)).play(3), stage(spec, sizes=(6,), engine="nodes").play(3)
     assert np.array_equal(one.zeta, many.zeta) and np.array_equal(one.worlds, many.worlds)
     fast = stage(spec, sizes=(6,), engine="compiled").play(3)
@@ -177,9 +177,9 @@ def test_the_attackers_gradient_is_the_engines():
     rng = np.random.default_rng(0)
     for changes in ({}, {"problem__loss": "softmax", "problem__outputs": 3}, {"problem__intercept": 0.5},
                     {"problem__loss": "squared", "privacy__clip": 0.3}):  # fmt: skip
-        made = stage(STILL.but(**changes), people=bool(changes))
+        made = stage(STILL.replace(**changes), people=bool(changes))
         problem, clip = made.job.problem, made.job.release.clip
-        worst = Worst(made.worst.problem, 3, clip=clip)
+        worst = WorstCase(made.worst.problem, 3, clip=clip)
         x = rng.standard_normal((5, problem.m))
         for each in x:
             assert np.allclose(
@@ -192,7 +192,7 @@ def test_the_likelihood_ratio_is_one_on_average():
     from sottovoce.auditing.scores import likelihood
 
     for sampling in ("full", "poisson(2)", "fixed(2)", "cyclic(2)"):
-        made = stage(STILL.but(privacy__sampling=sampling, privacy__noise="private(1)"), loud="fixed" in sampling)
+        made = stage(STILL.replace(privacy__sampling=sampling, privacy__noise="private(1)"), loud="fixed" in sampling)
         ratios = []
         for key in range(5):
             seen = made.play(key)
@@ -206,8 +206,8 @@ def test_covariances_come_from_what_noise_is_made_of():
     law = Pairs(3, 2.0, np.array([[0, 1], [1, 2]]))
     nodes, t = np.arange(3), np.full(3, 5)
     spare = (SPARE**2 - 1) * np.eye(3)  # a little more of their own noise, to round by
-    assert np.allclose(covariance(law.sources(nodes, t)), law.covariance() + spare)
-    assert np.allclose(covariance(Tree(2).sources(np.zeros(2, int), np.array([1, 2]))), [[1, -1], [-1, 2]])
+    assert np.allclose(covariance(law.noise_terms(nodes, t)), law.covariance() + spare)
+    assert np.allclose(covariance(Tree(2).noise_terms(np.zeros(2, int), np.array([1, 2]))), [[1, -1], [-1, 2]])
 
 
 def test_a_line_finds_what_cancels():
@@ -227,7 +227,7 @@ def test_verdicts_say_what_is_broken():
 
 def test_what_makes_no_audit_is_refused():
     with pytest.raises(SpecError, match="nothing to audit"):
-        audit(STILL.but(privacy__noise="none"), [6, 6], 3, runs=20)
+        audit(STILL.replace(privacy__noise="none"), [6, 6], 3, runs=20)
     with pytest.raises(SpecError, match="'transcript' or the 'final'"):
         audit(STILL, [6, 6], 3, attack="wire")
     with pytest.raises(SpecError, match="no node 4"):

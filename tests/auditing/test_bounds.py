@@ -159,10 +159,10 @@ def test_one_run_bounds_know_their_size():
     for epsilon, guesses, least in ((1, 300, 0.2), (4, 100, 1.9)):
         family, found, plain = full(epsilon), [], []
         for _ in range(30):
-            coins = rng.choice([-1.0, 1.0], 1000)
-            scores = coins * family.curve().apart / 2 + rng.standard_normal(1000)
+            signs = rng.choice([-1.0, 1.0], 1000)
+            scores = signs * family.curve().apart / 2 + rng.standard_normal(1000)
             best = np.argsort(-np.abs(scores))[:guesses]
-            right = int(np.sum(np.sign(scores[best]) == coins[best]))
+            right = int(np.sum(np.sign(scores[best]) == signs[best]))
             found.append(family.epsilon(one_run_scale(family, 1000, guesses, right)))
             plain.append(one_run_epsilon(1000, guesses, right, DELTA))
         assert np.mean(plain) < np.mean(found) and least < np.mean(found) < epsilon

@@ -12,7 +12,7 @@ from sottovoce.consortium.evaluation import count_event, noisy_count
 from sottovoce.data.schema import Encoded
 from sottovoce.errors import SpecError
 from sottovoce.node.budget import Budget
-from sottovoce.node.entropy import own_keys
+from sottovoce.node.keys import own_keys
 from sottovoce.node.node import DurableNode
 from sottovoce.node.runfile import make_run
 from sottovoce.node.site import own_problem
@@ -23,11 +23,11 @@ COUNT = 120
 
 
 class Overheard(DurableNode):
-    """A real node on whose wire somebody listens: what its messages are over what is known before is ζ."""
+    """A real node on whose wire someone listens: what its messages are over what is known before is ζ."""
 
-    def let_out(self, t, message):
+    def release_message(self, t, message):
         self.released = [*getattr(self, "released", []), (message - self._state.z)[0]]
-        return super().let_out(t, message)
+        return super().release_message(t, message)
 
 
 def nodes_run(tmp_path, canaries, noise):
@@ -73,7 +73,7 @@ def test_real_nodes_are_audited_in_one_run(tmp_path):
     found = canaries.guessed(scores, run.event(0), 1e-5, guesses=40)
     assert found.stated == pytest.approx(8, rel=1e-2)
     assert 1.0 < found.at_least < 12 and found.scale > 0.5
-    assert "40 coins of 120 canaries" in found.verdict() and found.to_dict()["guesses"] == 40
+    assert "40 random bits of 120 canaries" in found.verdict() and found.to_dict()["guesses"] == 40
 
 
 def test_too_little_noise_at_real_nodes_is_found_in_one_run(tmp_path):

@@ -24,7 +24,7 @@ FAST = {
 def benchmark():
     spec = importlib.util.spec_from_file_location("benchmark_audit", BENCHMARK)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look themselves up there
+    sys.modules[spec.name] = module  # dataclasses need it there
     spec.loader.exec_module(module)
     return module
 
@@ -48,4 +48,4 @@ def test_the_table_has_all_defects_of_the_page(benchmark):
     page = (BENCHMARK.parent.parent / "docs" / "audit.md").read_text()
     assert len(benchmark.defects()) == 12
     for defect in benchmark.defects():
-        assert f"| {defect.name} |" in page, f"docs/audit.md does not tell of '{defect.name}'"
+        assert f"| {defect.name} |" in page, f"docs/audit.md does not reveal '{defect.name}'"

@@ -1,7 +1,7 @@
-"""Attempts on the command: every verb with arguments that nobody meant, and files that somebody has spoilt.
+"""Attempts on the command: every verb with arguments that nobody meant, and files that someone has spoilt.
 
 An attempt is a command line and perhaps a damage to a file that it reads, both made from a seed. Whatever it is, the
-command ends within a bound of processor time, in success or in one sentence with an exit code of its own: no traceback,
+command ends within a bound of processor time, in success or in one line with an exit code of its own: no traceback,
 no exit code of a bug, no warning of a library, no half-written file.
 """
 
@@ -43,7 +43,7 @@ from sottovoce.privacy.calibration import NOISES
 from sottovoce.privacy.release import ADVERSARIES
 from sottovoce.privacy.sampling import SAMPLINGS
 from sottovoce.problem.losses import LOSSES
-from sottovoce.problem.regularisers import REGULARISERS
+from sottovoce.problem.regularizers import REGULARIZERS
 
 demo_verb = sys.modules[demo_function.__module__]
 SENTENCES = {1, 2, 3, 4, 5, 6, 7}
@@ -58,7 +58,7 @@ REAL = (*"0 -0.0 -1 1 0.5 1e-5 1e-320 1e-308 1e11 1e308 -1e308 1e999 nan inf -in
 TEXT = (
     *"- -- ε [red] [/] [link=x] x,y , no,yes no,no yes,no,maybe l2( l2) (((( l2: : name(a=b=c) None 0 1 -1".split(),
     *"nan label a site csv tsv parquet svmlight npz comma semicolon tab point utf-8 utf-16 cp1252 latin-1".split(),
-    *"rot13 zlib auto all compiled reference raise clip majority centre in_order dirichlet:0.3 dirichlet:0".split(),
+    *"rot13 zlib auto all compiled reference raise clip majority center in_order dirichlet:0.3 dirichlet:0".split(),
     *"dirichlet:nan dirichlet:-1 paper_l2 private 2 1e308 {node} ${HOME} sqlite:// scores right confusion".split(),
     *"squares 0,1 1,0 nan,nan -1e308,1e308 epochs=1 rounds=5 rounds=0 rounds=nan alpha=-1".split(),
     *("", " ", "é\tö", "\udcff", "\u202e", "a" * 4000),
@@ -78,13 +78,9 @@ TABLES = (
     ADVERSARIES,
     SAMPLINGS,
     LOSSES,
-    REGULARISERS,
+    REGULARIZERS,
 )
 NUMBERS = (*"0 -1 1 2 3 0.5 1e9 1e308 -1e308 nan inf 1e-320 x 1,2 1,-1 0,0,0".split(), "")
-
-
-OLD = Path(__file__).parents[1] / "fixtures" / "v0.1" / "planned"
-"""A run of version 0.1, whose folder does not say what its files hash to: whatever is changed in them is read."""
 
 
 class Alone:
@@ -225,9 +221,6 @@ class Ground:
         (good / "consortium" / "schema.toml").write_text(SCHEMA)
         with contextlib.closing(sqlite3.connect(good / "clinic.db")) as db:
             db.execute("CREATE TABLE t (a REAL, b REAL, label TEXT)")
-        self.old = good / "old"
-        shutil.copytree(OLD, self.old)
-        (good / "older.svm").write_text("".join(f"{s} 1:0.1 5:{a:.4f}\n" for (a, _), s in zip(X, signs, strict=True)))
         self._runs(X, signs)
         self._node()
         kit = good / "kit"
@@ -242,12 +235,12 @@ class Ground:
     def _runs(self, X, y):
         offsets, order = even(60, 3)
         shards = Shards.of(X, y.astype(float), offsets, order)
-        spec = Spec(AlgorithmSpec(rounds=6, gamma="constant(1)"), seed=1).but(
+        spec = Spec(AlgorithmSpec(rounds=6, gamma="constant(1)"), seed=1).replace(
             privacy__noise="private(1.0)", privacy__sampling="poisson(8)", network__activation="everyone"
         )
         result = solve(spec, shards, classes=("no", "yes"), features=("a", "b"))
         result.save(self.good / "run")
-        solve(spec.but(privacy__noise="theorem1(0.5)"), shards).save(self.good / "claimed")
+        solve(spec.replace(privacy__noise="theorem1(0.5)"), shards).save(self.good / "claimed")
         (self.good / "run" / "printed.json").write_text(
             json.dumps({"spec": spec.to_dict(), "public": result.public, "privacy": result.statement.to_dict()})
         )
@@ -271,23 +264,20 @@ class Ground:
 
     def _bases(self):
         """A cheap command line for every verb; in capitals, files of this ground."""
-        deal = "--nodes 3 --label label --classes no,yes --format csv"
+        common = "--nodes 3 --label label --classes no,yes --format csv"
         short = "--rounds 4 --observations 2"
         base = {
             "demo": "demo --nodes 10000000 --data synthetic",
-            "schema": "schema RAW --label label --group site --unit person --codebook BOOK --out OUT/s.toml",
-            "train": f"train DATA {deal} {short} --seed 1 --out OUT/run",
+            "schema": "schema RAW --label label --group site --user-id person --codebook BOOK --out OUT/s.toml",
+            "train": f"train DATA {common} {short} --seed 1 --out OUT/run",
             "train2": f"train RAW --schema SCHEMA --nodes 3 {short} --seed 1 --engine reference",
-            "train3": f"train SVM --nodes 2 --features 2 --first-index 1 {short}",
+            "train3": f"train SVM --nodes 2 --classes=-1,1 --features 2 --first-index 1 {short}",
             "train4": "train PARQUET --label label --noise gaussian:1 --nodes 3 --rounds 3 --seed 2",
-            "tune": "tune DATA --label label --classes no,yes --try epochs=1 --runs 1.5 --epsilon 0 --seed 1",
+            "tune": "tune DATA --label label --classes no,yes --param epochs=1 --runs 1.5 --epsilon 0 --seed 1",
             "predict": "predict RUN DATA --scores --id label",
-            "predict3": "predict OLD OLDER --scores",
-            "report3": "report OLD --out OUT/r.html",
-            "account6": "account --verify OLD",
             "predict2": "predict CLAIMED SVM --out OUT/p.csv",
             "evaluate": "evaluate RUN DATA --label label --seed 1",
-            "sweep": f"sweep DATA {deal} --epsilon 1 --seeds 1 --epochs 0.1 --jobs 1 --out OUT/s.parquet",
+            "sweep": f"sweep DATA {common} --epsilon 1 --seeds 1 --epochs 0.1 --jobs 1 --out OUT/s.parquet",
             "compare": "compare --data DATA --label label --algorithms ours --seeds 1 --nodes 2 --epochs 0",
             "report": "report RUN CLAIMED --out OUT/r.html",
             "export": "export RUN --out OUT/public --without-guarantee",
@@ -310,6 +300,8 @@ class Ground:
             "node2": "node --spec RUNFILE --data DATA --folder NODES --budget 3",
             "node key": "node key OUT/key",
             "node check": "node check KIT",
+            "node health": "node health KIT",
+            "node health2": "node health NODES/clinic",
             "ledger show": "ledger show NODES/clinic",
             "ledger verify": "ledger verify NODES/clinic --against EXPORT",
             "ledger export": "ledger export NODES/clinic --out OUT/e.json",
@@ -335,7 +327,7 @@ class Ground:
         for pair in (
             "DATA=data.csv RAW=raw.csv SVM=data.svm PARQUET=data.parquet NPZ=data.npz SCHEMA=schema.toml BOOK=book.csv "
             "RUNFILE=run.toml AGREED=consortium RUN=run CLAIMED=claimed STATEMENT=statement.json EXPORT=export.json "
-            "NODES=nodes KIT=kit OLD=old OLDER=older.svm"
+            "NODES=nodes KIT=kit"
         ).split()
     )
 
@@ -539,7 +531,7 @@ class Screen(io.TextIOWrapper):
 
 
 def run(arguments: list[str], encoding: str = "utf-8") -> tuple[int, str, str, list[str]]:
-    """The command in this process: exit code, stdout, stderr, and warnings that were let out."""
+    """The command in this process: exit code, stdout, stderr, and warnings that were released."""
     out, err, code = Screen(encoding), Screen(encoding), 0
     kept = sys.argv, sys.stdout, sys.stderr
     stubs = {
@@ -549,8 +541,8 @@ def run(arguments: list[str], encoding: str = "utf-8") -> tuple[int, str, str, l
         (webbrowser, "open"): lambda *a: True,
         (consortium_verbs, "foreground"): _never,
         (Served, "serve_forever"): lambda *_, **__: None,
-        (consortium_verbs, "PATIENCE"): 0.0,
-        (command, "app"): _app(),
+        (consortium_verbs, "SITE_TIMEOUT"): 0.0,
+        (command, "parser"): _app,
         (demo_verb, "EPOCHS"): 0.01,
     }
     before = {place: getattr(*place) for place in stubs if hasattr(*place)}
@@ -560,7 +552,7 @@ def run(arguments: list[str], encoding: str = "utf-8") -> tuple[int, str, str, l
         for (module, name), value in stubs.items():
             if (module, name) in before:
                 setattr(module, name, value)
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as details:
             warnings.simplefilter("always")
             sys.argv, sys.stdout, sys.stderr = ["sottovoce", *arguments], out, err
             try:
@@ -573,7 +565,7 @@ def run(arguments: list[str], encoding: str = "utf-8") -> tuple[int, str, str, l
         sys.argv, sys.stdout, sys.stderr = kept
         for (module, name), value in before.items():
             setattr(module, name, value)
-    leaked = [f"{w.category.__name__}: {w.message}" for w in told if not issubclass(w.category, PrivacyLeakWarning)]
+    leaked = [f"{w.category.__name__}: {w.message}" for w in details if not issubclass(w.category, PrivacyLeakWarning)]
     return code, out.said(), err.said(), leaked
 
 
@@ -612,7 +604,7 @@ def judged(ground: Ground, seed: int) -> tuple[str | None, int, str]:
     elif "Traceback" in out + err:
         wrong = "a traceback"
     elif code and err.count("Error: ") + err.count(" Error ") != 1:
-        wrong = f"not one sentence: {err[-300:]}"
+        wrong = f"not one line: {err[-300:]}"
     elif warned:
         wrong = f"warnings: {warned[:2]}"
     elif ground.left_behind():

@@ -60,6 +60,21 @@ def test_theorem1_is_judged(sottovoce):
     assert "Not private as claimed" in text and "4.1" in text
 
 
+def test_theorem1_is_judged_in_any_setting(sottovoce):
+    """For any n, q, ι, T, ε and δ₀: what the claim needs, which the accountant confirms, and the bound by hand."""
+    setting = ("--nodes", 7, "--records", 1000, "--iota", 0.3, "--rounds", 5000, "--epsilon-claimed", 0.5)
+    found = report(sottovoce, "account", "--theorem1", *setting, "--delta0", 0.05)
+    sigma = np.sqrt(32 * 0.3**2 * 5000 * np.log(2 / 0.05)) / (1000 * 0.5)
+    assert found["iota"] == 0.3 and found["rounds"] == 5000 and found["sigma_printed"] == pytest.approx(sigma)
+    assert found["epsilon_by_hand"] < found["epsilon_lower"] <= found["epsilon"]
+    needed = ("--records", 1000, "--rounds", 5000, "--activity", 0.3, "--sigma", found["sigma_needed"])
+    assert 0.49 < report(sottovoce, "account", *needed)["epsilon"] <= 0.5 + 1e-6
+    passes = report(sottovoce, "account", "--theorem1", "--records", 1000, "--iota", 0.3, "--epochs", 3)
+    assert passes["rounds"] == 10_000  # 3q/ι
+    code, _, err = sottovoce("account", "--theorem1", "--records", 1000, "--iota", 1.5)
+    assert code == 2 and "over 0 and at most 1, not 1.5" in err
+
+
 def test_a_saved_run_can_be_verified_and_a_doctored_one_is_caught(sottovoce, svm, tmp_path):
     out = tmp_path / "run"
     code, text, err = sottovoce(
@@ -88,7 +103,7 @@ def test_plan_chooses_explains_and_draws(sottovoce, tmp_path):
     assert best <= found["predicted_loss"] <= best + 0.001 and picture.read_bytes().startswith(b"\x89PNG")
     assert found["price"]["rounds"] == found["spec"]["algorithm"]["rounds"] == found["plans"][0]["rounds"]
     code, text, _ = sottovoce(*args)
-    assert code == 0 and found["reasons"][1] in text and "neighbouring data" in text
+    assert code == 0 and found["reasons"][1] in text and "neighboring data" in text
 
 
 @pytest.mark.parametrize(

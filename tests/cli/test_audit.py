@@ -39,9 +39,9 @@ def broken(*args, **options):
 
 
 def test_a_plan_is_audited_without_any_data():
-    told = runner.invoke(app, [*PLAN, "--runs", "150", "--epsilon", "4", "--json"])
-    assert told.exit_code in (0, 7), told.output
-    found = json.loads(told.stdout)
+    details = runner.invoke(app, [*PLAN, "--runs", "150", "--epsilon", "4", "--json"])
+    assert details.exit_code in (0, 7), details.output
+    found = json.loads(details.stdout)
     assert found["stated"] == pytest.approx(4, rel=1e-2) and found["adversary"] == "transcript"
     assert "secure" in found["notes"][0] and "proves no privacy" in found["notes"][-1]
 
@@ -50,9 +50,11 @@ def test_a_run_file_is_audited_as_nodes_would_run_it(tmp_path: Path):
     path = tmp_path / "run.toml"
     path.write_text(RUN_FILE)
     plot = tmp_path / "audit.png"
-    told = runner.invoke(app, ["audit", str(path), "--runs", "200", "--simulate", "--seed", "3", "--plot", str(plot)])
-    assert told.exit_code == 0, told.output
-    text = " ".join(told.output.split())
+    details = runner.invoke(
+        app, ["audit", str(path), "--runs", "200", "--simulate", "--seed", "3", "--plot", str(plot)]
+    )
+    assert details.exit_code == 0, details.output
+    text = " ".join(details.output.split())
     assert "stated ≤ 4, at least" in text and "(95 %)" in text and "proves no privacy" in text
     assert plot.stat().st_size > 1000
 
@@ -67,21 +69,21 @@ def test_a_saved_run_keeps_its_audit_and_the_report_draws_it(tmp_path: Path, mon
          "--activation", "everyone", "--seed", "1", "--out", str(out), "--json"],
     )  # fmt: skip
     assert made.exit_code == 0, made.output
-    told = runner.invoke(app, ["audit", str(out), "--runs", "150", "--simulate", "--seed", "3", "--json"])
-    assert told.exit_code == 0, told.output
+    details = runner.invoke(app, ["audit", str(out), "--runs", "150", "--simulate", "--seed", "3", "--json"])
+    assert details.exit_code == 0, details.output
     kept = json.loads((out / "audit.json").read_text())
-    assert kept["stated"] == pytest.approx(2, rel=1e-2) and kept == json.loads(told.stdout)
+    assert kept["stated"] == pytest.approx(2, rel=1e-2) and kept == json.loads(details.stdout)
     assert runner.invoke(app, ["report", str(out)]).exit_code == 0
     page = (out / "report.html").read_text()
     assert "Attacked" in page and "stated: no attack is over this" in page
     (out / "audit.json").write_text("{")
-    assert "cannot be read" in str(runner.invoke(app, ["report", str(out)]).exception)
+    assert "is not the file that the result was saved with" in str(runner.invoke(app, ["report", str(out)]).exception)
 
 
 def test_a_statement_that_is_passed_is_exit_code_7(monkeypatch):
     monkeypatch.setattr(verb, "attack_run", broken)
-    told = runner.invoke(app, PLAN)
-    assert told.exit_code == 7 and "FALSE: the stated" in " ".join(told.output.split())
+    details = runner.invoke(app, PLAN)
+    assert details.exit_code == 7 and "FALSE: the stated" in " ".join(details.output.split())
 
 
 @pytest.mark.parametrize(
@@ -98,8 +100,8 @@ def test_what_cannot_be_audited_is_one_sentence(arguments, message):
 
 
 def test_what_is_let_out_once_is_attacked_too():
-    """The looks at the shape of the data and at scores beside the rounds, and statistics in their place."""
-    spec = Spec(AlgorithmSpec(1), seed=1).but(
+    """The examines the shape of the data and at scores beside the rounds, and statistics in their place."""
+    spec = Spec(AlgorithmSpec(1), seed=1).replace(
         privacy__noise="private(8)", privacy__sampling="full", network__activation="everyone"
     )
     aim = verb.Target("a test", spec, np.array([12]), 3)
@@ -107,13 +109,13 @@ def test_what_is_let_out_once_is_attacked_too():
     assert verb._once(aim, spec, **options) == {}
     scores = {"privacy__balance": "balance(0.4, 0.1)", "problem__intercept": 0.25}
     for when, changes in {"before": {"privacy__moments": "moments(0, 0.4)"}, "after": scores}.items():
-        (found,) = verb._once(aim, spec.but(**changes), **options).items()
+        (found,) = verb._once(aim, spec.replace(**changes), **options).items()
         assert found[0] == when and not found[1].broken and 1.0 < found[1].at_least < found[1].stated < 8.0
-    both = spec.but(privacy__moments="moments(0, 0.1)", **scores)
+    both = spec.replace(privacy__moments="moments(0, 0.1)", **scores)
     assert verb._once(aim, both, **options).keys() == {"before", "after"}
-    pairs = both.but(privacy__law="pairs(3)", privacy__adversary="secret_pairs(1)")
+    pairs = both.replace(privacy__law="pairs(3)", privacy__adversary="secret_pairs(1)")
     for one in verb._once(verb.Target("a test", pairs, np.full(4, 12), 3), pairs, **options).values():
         assert not one.broken and 0 < one.at_least < one.stated and "with what node 1 knows" in one.notes
-    statistics = spec.but(algorithm__method="statistics", problem__loss="squared")
+    statistics = spec.replace(algorithm__method="statistics", problem__loss="squared")
     found = verb._run(aim, True, spec=statistics, attack="transcript", engine="reference", **options)
     assert not found.broken and 2.0 < found.at_least < found.stated == pytest.approx(8.0)

@@ -10,7 +10,7 @@ import pytest
 
 from sottovoce.cli import data, screen
 from sottovoce.cli import main as cli
-from sottovoce.data.fetch import SOURCES, Source
+from sottovoce.data.fetch import SOURCES, DataSource
 from sottovoce.data.standins import epsilon_like, rcv1_like
 from sottovoce.data.tables import load_table
 
@@ -37,7 +37,7 @@ def base(tmp_path, monkeypatch):
     (tmp_path / "served").mkdir()
     for name, records in (("tiny", 3), ("tiny.t", 2)):
         (tmp_path / "served" / name).write_text("+1 1:0.5 2:1\n" * records)
-        monkeypatch.setitem(SOURCES, name, Source(name, records, 2, None, "for this test"))
+        monkeypatch.setitem(SOURCES, name, DataSource(name, records, 2, None, "for this test"))
     http = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path / "served")))
     http.daemon_threads = True
     thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)

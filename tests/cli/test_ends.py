@@ -16,7 +16,7 @@ AGAIN = """
 import os, sys, threading
 from sottovoce.cli.main import main
 times, beside, *args = sys.argv[1:]
-told, sys.stdout, sys.argv = sys.stdout, open(os.devnull, "w"), ["sottovoce", *args]
+details, sys.stdout, sys.argv = sys.stdout, open(os.devnull, "w"), ["sottovoce", *args]
 try:
     main()
 except SystemExit:
@@ -34,7 +34,7 @@ for _ in range(int(times)):
 while running:
     reap()
     running -= 1
-print(len(codes), sum(code == 0 for code in codes), threading.active_count(), file=told)
+print(len(codes), sum(code == 0 for code in codes), threading.active_count(), file=details)
 """
 TIMES = int(os.environ.get("SOTTOVOCE_ENDS", "6"))
 

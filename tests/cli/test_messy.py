@@ -75,6 +75,7 @@ def test_the_schema_and_options_do_not_contradict(sottovoce, messy, tmp_path):
     schema = tmp_path / "schema.toml"
     schema.write_text(
         '[label]\ncolumn = "krank"\nclasses = ["nein", "ja"]\n[columns.Alter]\nlow = 0\nhigh = 120\nmissing = 50\n'
+        '[dialect]\nseparator = ";"\nencoding = "latin-1"\n'
     )
     for args, words in (
         (("train", messy, "--schema", schema, "--label", "krank"), "the schema says what --label would"),

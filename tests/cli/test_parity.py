@@ -16,7 +16,7 @@ SITE = RNG.choice(["north", "south", "west"], N, p=[0.5, 0.3, 0.2])
 PERSON = np.char.add(SITE, RNG.integers(0, 100, N).astype(str))
 SCORE = X @ [1.0, -2.0, 0.5] - 3.0
 TWO = np.where(SCORE > 1.0, "yes", "no")
-FEW = np.where(np.quantile(SCORE, 0.9) < SCORE, "yes", "no")
+SMALL_RUN = np.where(np.quantile(SCORE, 0.9) < SCORE, "yes", "no")
 THREE = np.array(["high", "low", "middle"])[np.digitize(SCORE, [-2.0, 2.0])]
 NUMBER = 50 + 8 * SCORE
 
@@ -32,8 +32,8 @@ def written(path, label):
 CASES = {
     "two classes": (TWO, PrivateClassifier, {"classes": ["no", "yes"]}, ["--classes", "no,yes"]),
     "no intercept": (
-        TWO, PrivateClassifier, {"classes": ["no", "yes"], "fit_intercept": False, "shape": False},
-        ["--classes", "no,yes", "--no-intercept", "--no-shape"],
+        TWO, PrivateClassifier, {"classes": ["no", "yes"], "fit_intercept": False, "private_scaling": False},
+        ["--classes", "no,yes", "--no-intercept", "--no-private-scaling"],
     ),
     "several classes": (
         THREE, PrivateClassifier, {"classes": ["high", "low", "middle"]}, ["--classes", "high,low,middle"],
@@ -52,7 +52,7 @@ CASES = {
         ["--classes", "no,yes", "--class-weight", "balanced", "--prior", "no=0.8,yes=0.2"],
     ),
     "half of the weights, and counts of scores": (
-        FEW, PrivateClassifier,
+        SMALL_RUN, PrivateClassifier,
         {"classes": ["no", "yes"], "class_weight": "balanced", "prior": {"no": 0.9, "yes": 0.1}},
         ["--classes", "no,yes", "--class-weight", "balanced", "--prior", "no=0.9,yes=0.1"],
     ),
@@ -80,15 +80,15 @@ CASES = {
 def test_the_command_and_the_estimator_make_the_same_run(sottovoce, tmp_path, name, people):
     label, estimator, settings, options = CASES[name]
     path, out = written(tmp_path / "r.csv", label), tmp_path / "run"
-    who = ["--unit", "person"] if people else ["--drop", "person"]
+    who = ["--user-id", "person"] if people else ["--drop", "person"]
     words = ["--label", "outcome", "--group", "site", "--row-norm", 25, "--epsilon", 2, "--seed", 3, "--out", out]
     code, _, err = sottovoce("train", path, *words, *who, *options)
     assert code == 0, err
     found = Result.load(out)
     model = estimator(2.0, row_norm=25, random_state=3, **settings)
-    model.fit(X, label, nodes=SITE, units=PERSON if people else None)
+    model.fit(X, label, nodes=SITE, user_ids=PERSON if people else None)
     kept = model.to_result(("a", "b", "c"))
-    assert (found.spec.privacy.balance.total > 0) == (label is FEW)
+    assert (found.spec.privacy.balance.total > 0) == (label is SMALL_RUN)
     assert found.spec == model.spec_ and found.statement == model.privacy_ and found.public == kept.public
     np.testing.assert_allclose(found.models, kept.models, rtol=1e-6, atol=1e-9)
     assert (found.classes, found.nodes, found.features) == (kept.classes, kept.nodes, kept.features)
@@ -111,8 +111,8 @@ def test_probabilities_are_those_of_the_estimator(sottovoce, tmp_path):
     code, said, _ = sottovoce("predict", out, path, "--probabilities", "--scores", "--id", "person")
     rows = list(csv.DictReader(said.splitlines()))
     assert code == 0 and [row["person"] for row in rows[:3]] == PERSON[:3].tolist()
-    told = np.array([[float(row[f"probability {name}"]) for name in model.classes_] for row in rows])
-    np.testing.assert_allclose(told, model.predict_proba(X), rtol=1e-5)
+    details = np.array([[float(row[f"probability {name}"]) for name in model.classes_] for row in rows])
+    np.testing.assert_allclose(details, model.predict_proba(X), rtol=1e-5)
 
 
 def test_a_sweep_starts_from_the_plan_of_train(sottovoce, tmp_path):
@@ -144,7 +144,7 @@ def test_a_shifted_file_needs_the_intercept_that_it_gets(sottovoce, tmp_path):
         assert code == 0, err
         return json.loads(said)["last"]["train_accuracy"]
 
-    assert accuracy() > 0.93 and accuracy("--no-intercept", "--no-shape") < 0.9
+    assert accuracy() > 0.93 and accuracy("--no-intercept", "--no-private-scaling") < 0.9
 
 
 def test_people_without_a_schema_are_evaluated_as_people(sottovoce, tmp_path):
@@ -154,7 +154,7 @@ def test_people_without_a_schema_are_evaluated_as_people(sottovoce, tmp_path):
         "train",
         path,
         *words,
-        "--unit",
+        "--user-id",
         "person",
         "--row-norm",
         25,
@@ -168,9 +168,40 @@ def test_people_without_a_schema_are_evaluated_as_people(sottovoce, tmp_path):
         out,
     )
     assert code == 0, err
-    code, _, err = sottovoce("evaluate", out, path, *words)
-    assert code == 5 and "name their column (--unit)" in " ".join(err.split())
-    code, said, err = sottovoce("evaluate", out, path, *words, "--unit", "person", "--ask", "right", "--json")
+    bare = tmp_path / "bare.csv"  # a file that does not say whose each record is
+    header, *lines = path.read_text().splitlines()
+    kept = [j for j, name in enumerate(header.split(",")) if name != "person"]
+    bare.write_text("".join(",".join(line.split(",")[j] for j in kept) + "\n" for line in [header, *lines]))
+    code, _, err = sottovoce("evaluate", out, bare)
+    assert code == 5 and "name the column with --user-id" in " ".join(err.split())
+    code, said, err = sottovoce("evaluate", out, path, "--metrics", "right", "--json")  # the run remembers its columns
+    assert code == 0 and json.loads(said)["records"] == len(set(PERSON)), err
+
+
+def test_people_without_owners_are_partitioned_with_all_of_their_rows(sottovoce, tmp_path):
+    path, out = written(tmp_path / "r.csv", TWO), tmp_path / "run"
+    words = ["--label", "outcome", "--user-id", "person"]
+    train = [
+        "--drop",
+        "site",
+        "--row-norm",
+        25,
+        "--epsilon",
+        2,
+        "--rounds",
+        20,
+        "--nodes",
+        3,
+        "--seed",
+        3,
+        "--out",
+        out,
+    ]
+    code, _, err = sottovoce("train", path, *words, *train)
+    assert code == 0, err
+    groups = Result.load(out).statement.groups
+    assert sum(group.event.records * len(group.nodes) for group in groups) == len(set(PERSON))
+    code, said, err = sottovoce("evaluate", out, path, *words, "--metrics", "right", "--json")
     assert code == 0 and json.loads(said)["records"] == len(set(PERSON)), err
 
 

@@ -1,6 +1,7 @@
 """A release by the command: nothing in its folder that is not private, nothing lost, nothing left behind."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -26,22 +27,44 @@ def train(table, sottovoce):
     return run
 
 
-def test_a_guaranteed_folder_holds_no_number_that_is_not_private(table, train, sottovoce, tmp_path):
+FIGURES = ("objective", "accuracy", "suboptimality", "F − F", "disagreement of nodes", "seconds")
+
+
+def test_a_run_with_a_guarantee_shows_no_figure_that_is_not_private(table, train, sottovoce, tmp_path):
+    """Neither on the terminal, nor in JSON, nor in the folder or its report; nor how long it took."""
     run = tmp_path / "run"
     code, text, err = train(run)
     assert code == 0, err
-    last = json.loads(text)["last"]
-    assert {path.name for path in run.iterdir()} == {"result.json", "model.npz", "report.html"}
+    said = json.loads(text)
+    assert said["last"] is None and "seconds" not in said["environment"]
+    assert {path.name for path in run.iterdir()} == {"result.json", "model.npz", "layout.json", "report.html"}
     page = (run / "report.html").read_text()
-    assert last["objective"] > 0 and str(last["objective"])[:10] not in (run / "result.json").read_text() + page
-    assert "not private: a simulation" not in page
+    assert "not private: a simulation" not in page and not len(Result.load(run).history)
+    few = ("--label", "label", "--classes", "no,yes", "--nodes", 1, "--rounds", 10)
+    code, text, err = sottovoce("train", table, *few)
+    shown = text + err
+    panel = shown.index("privacy")  # what is not covered is named below
+    assert code == 0 and not any(word in shown[:panel] for word in FIGURES)
+    assert not re.search(r"engine, time .*, [0-9.]+ s", shown)
     for verb in (("predict", run, table, "--json"), ("report", run), ("account", "--verify", run)):
         assert sottovoce(*verb)[0] == 0
-    assert train(tmp_path / "asked", "--not-private-history")[0] == 0
-    names = {path.name for path in (tmp_path / "asked").iterdir()}
-    assert names == {"result.json", "model.npz", "report.html", OPEN_HISTORY}
-    assert len(Result.load(tmp_path / "asked").history)
-    assert "not private: a simulation" not in (tmp_path / "asked" / "report.html").read_text()
+
+
+def test_figures_that_are_not_private_are_shown_with_a_label_where_they_are_asked_for(
+    table, train, sottovoce, tmp_path
+):
+    code, text, err = train(tmp_path / "requested", "--not-private-history")
+    last = json.loads(text)["last"]
+    assert code == 0 and last["objective"] > 0 and last["label"].startswith("not private: "), err
+    assert "for simulation only" not in last["label"]  # it is no simulation
+    names = {path.name for path in (tmp_path / "requested").iterdir()}
+    assert names == {"result.json", "model.npz", "layout.json", "report.html", OPEN_HISTORY}
+    assert len(Result.load(tmp_path / "requested").history)
+    page = (tmp_path / "requested" / "report.html").read_text()
+    assert "not private: a simulation" not in page and str(last["objective"])[:10] not in page
+    few = ("--label", "label", "--classes", "no,yes", "--nodes", 1, "--rounds", 10, "--not-private-history")
+    code, text, err = sottovoce("train", table, *few)
+    assert code == 0 and "objective" in text and "not private" in text
 
 
 def test_a_run_that_nobody_looks_at(train, tmp_path, sottovoce, table):
@@ -67,7 +90,7 @@ def test_a_second_run_takes_no_ones_place(train, tmp_path):
 
 
 def test_what_fails_leaves_no_folder(table, sottovoce, tmp_path):
-    for verb in (("train", "--loss", "hingee"), ("train", "--label", "nothing"), ("tune", "--try", "rounds")):
+    for verb in (("train", "--loss", "hingee"), ("train", "--label", "nothing"), ("tune", "--param", "rounds")):
         code, _, err = sottovoce(verb[0], table, *verb[1:], "--out", tmp_path / "deep" / "run")
         assert code != 0 and err and not (tmp_path / "deep").exists()
     assert sottovoce("train", tmp_path / "none.csv", "--out", tmp_path / "deep" / "run")[0] != 0

@@ -27,7 +27,7 @@ def test_sigkill_and_resume(svm, tmp_path, engine):
         "3",
         "--sampling",
         "poisson:8",
-        "--h",
+        "--regularizer",
         "l2:0.05",
     ]
     args += ["--rounds", "5000", "--observations", "100", "--engine", engine, "--json"]

@@ -28,7 +28,7 @@ def test_a_run_is_evaluated_once_and_its_statement_says_so(sottovoce, files, tmp
     out = tmp_path / "run"
     who = ("--group", "site", "--label", "label")
     assert sottovoce("train", train, *who, "--classes", "no,yes", "--rounds", 20, "--seed", 1, "--out", out)[0] == 0
-    code, said, _ = sottovoce("evaluate", out, held, *who, "--recall", 0.9, "--epsilon", 2, "--json")
+    code, said, _ = sottovoce("evaluate", out, held, *who, "--recall", 0.9, "--epsilon", 2, "--disjoint", "--json")
     found = json.loads(said)
     assert code == 0 and found["records"] == 1000 and found["figures"]["auc"]["value"] > 0.8
     assert {"accuracy", "balanced_accuracy", "average_precision", "calibration_error"} <= found["figures"].keys()
@@ -61,13 +61,13 @@ def test_an_evaluation_of_a_secret_run_has_no_seed(sottovoce, files, tmp_path):
     assert sottovoce("train", train, *who, "--classes", "no,yes", "--rounds", 5, "--out", out)[0] == 0
     code, _, err = sottovoce("evaluate", out, held, *who, "--seed", 1)
     assert code != 0 and "a seed would let anybody take the noise off" in " ".join(err.split())
-    assert not Result.load(out).statement.held_out
+    assert not Result.load(out).statement.covers
 
 
 def test_plans_are_tuned_at_one_price_and_the_folder_verifies(sottovoce, files, tmp_path):
     train, held = files
     out = tmp_path / "tuned"
-    words = ("--label", "label", "--group", "site", "--classes", "no,yes", "--try", "rounds=5,20", "--seed", 3)
+    words = ("--label", "label", "--group", "site", "--classes", "no,yes", "--param", "rounds=5,20", "--seed", 3)
     code, said, err = sottovoce("tune", train, *words, "--out", out, "--json")
     found = json.loads(said)
     assert code == 0 and found["best"]["rounds"] in ("5", "20") and found["run_epsilon"] < 1
@@ -78,7 +78,7 @@ def test_plans_are_tuned_at_one_price_and_the_folder_verifies(sottovoce, files, 
     assert result.classes == ("no", "yes") and result.features == ("age", "dose") and result.nodes == ("north", "south")
     assert result.predict(np.array([[0.9, 0.0], [-0.9, 0.0]])).tolist() == ["yes", "no"]
     assert sottovoce("predict", out, held)[0] == 0
-    code, _, err = sottovoce("tune", train, *words[:-4], "--try", "rounds=", "--seed", 3)
+    code, _, err = sottovoce("tune", train, *words[:-4], "--param", "rounds=", "--seed", 3)
     assert code != 0 and "names no values" in err
 
 
@@ -95,7 +95,7 @@ def test_people_are_asked_about_one_record_each(sottovoce, files, tmp_path):
         path.write_text("\n".join([lines[0], *named]) + "\n")
     words = ("--schema", schema, "--rounds", 5, "--nodes", 1, "--out", out)
     assert sottovoce("train", train, *words)[0] == 0
-    code, said, _ = sottovoce("evaluate", out, held, "--ask", "right", "--json")
+    code, said, _ = sottovoce("evaluate", out, held, "--metrics", "right", "--json")
     assert code == 0 and json.loads(said)["records"] == 100
     assert Result.load(out).statement.unit == "one person"
     code, _, err = sottovoce("account", "--verify", out)

@@ -10,7 +10,7 @@ from nvflare.fuel.f3.cellnet.registry import Callback, Registry
 from sottovoce.consortium.flare import Channel
 from sottovoce.consortium.node import ConsortiumNode
 from sottovoce.engine.secure import SecureDraws
-from sottovoce.node.entropy import own_keys, own_secret
+from sottovoce.node.keys import own_keys, own_secret
 from sottovoce.node.store import Store
 
 JOB = "job-1"
@@ -101,7 +101,7 @@ def join(small, kits, net=None, stopped=lambda name: False):
 
 
 def run(nodes):
-    """Run them at once: what each told the server, or its error."""
+    """Run them at once: what each reported the server, or its error."""
 
     def play(node):
         try:
@@ -128,7 +128,7 @@ def keys(run, folders):
 
 def simulated(run, problems, own):
     """The models of the same run in one process, from the same records and draws."""
-    job = run.prepared.job
+    job = run.plan
     draws = [run.draws(i, p, own[i]) for i, p in enumerate(problems)]
 
     def zeta(i, t, x):

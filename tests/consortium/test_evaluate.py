@@ -9,13 +9,13 @@ import pytest
 from sottovoce.consortium import evaluation as evaluate
 from sottovoce.consortium.evaluation import Evaluation, noise_of, noisy_count, right_answers
 from sottovoce.errors import PrivacyError
-from sottovoce.node.entropy import own_keys
+from sottovoce.node.keys import own_keys
 from sottovoce.privacy import profiles
-from sottovoce.privacy.accounting import price
+from sottovoce.privacy.accounting import compute_epsilon
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.objective import Problem
-from sottovoce.problem.regularisers import REGULARISERS
+from sottovoce.problem.regularizers import REGULARIZERS
 from sottovoce.problem.shards import Shards
 
 
@@ -23,7 +23,7 @@ from sottovoce.problem.shards import Shards
 def test_a_count_is_a_gaussian_mechanism_of_sensitivity_one(held_out):
     event = evaluate.count_event(held_out, 1.5, 1e-6)
     assert math.isclose(noise_of(event), event.noise_multiplier, rel_tol=1e-12)
-    assert math.isclose(price([event], 1e-6).epsilon, 1.5, rel_tol=2e-3)
+    assert math.isclose(compute_epsilon([event], 1e-6).epsilon, 1.5, rel_tol=2e-3)
     assert profiles.gaussian_epsilon(1e-6, noise_of(event)) <= 1.5
 
 
@@ -40,7 +40,7 @@ def test_right_answers_of_all_kinds():
 
     def problem(loss, y, outputs=1):
         return Problem(
-            LOSSES.make(loss), REGULARISERS.make("l2", 0.1), Shards.of(X, np.array(y), whole), "nodes", outputs
+            LOSSES.make(loss), REGULARIZERS.make("l2", 0.1), Shards.of(X, np.array(y), whole), "nodes", outputs
         )
 
     assert right_answers(problem("hinge", [1.0, 1.0, -1.0]), one, math.nan) == 1

@@ -1,6 +1,6 @@
 """Records in a live PostgreSQL server: a private one, started here in a folder of its own and stopped at the end.
 
-The server listens on a socket in that folder and nowhere else, asks for passwords, and knows a role that may only read.
+The server listens on a socket in that folder and nowhere else, requests passwords, and knows a role that may only read.
 """
 
 import os
@@ -16,6 +16,7 @@ import pytest
 from sottovoce.consortium.check import check_kit
 from sottovoce.consortium.project import provision
 from sottovoce.data.load import load
+from sottovoce.data.policy import SIMULATION, ReadPolicy
 from sottovoce.data.schema import schema_of
 from sottovoce.data.sql import load_sql
 from sottovoce.errors import DataError
@@ -171,7 +172,7 @@ def test_the_schema_types_every_kind_of_column_as_in_a_file(server, reader, tmp_
     file = Site("people", tmp_path, file=tmp_path / "patients.csv").read(schema)
     database = Site("people", tmp_path, database=reader, query="SELECT * FROM patients ORDER BY id, age").read(schema)
     assert np.array_equal(file.X, database.X) and file.y.tolist() == database.y.tolist() == [1, -1, -1, -1, 1]
-    assert file.units.tolist() == database.units.tolist() and len(set(database.units)) == 4
+    assert file.user_ids.tolist() == database.user_ids.tolist() and len(set(database.user_ids)) == 4
     places = {name: j for j, name in enumerate(schema.features)}
     assert database.X[:, places["age"]].tolist()[3:] == pytest.approx([50 / 60 - 1, 1.0])  # missing; over its bound
     assert database.X[3, [places[f"ward={ward}"] for ward in "ABC"]].tolist() == [0, 0, 0]
@@ -190,11 +191,18 @@ def test_the_schema_types_every_kind_of_column_as_in_a_file(server, reader, tmp_
         ("id", "NULL", "'id' has no value"),
     ],
 )
-def test_what_the_schema_has_no_place_for_is_refused(server, reader, tmp_path, column, value, reason):
+def test_an_unusable_value_is_refused_in_a_simulation_and_noted_with_a_guarantee(
+    server, reader, tmp_path, column, value, reason
+):
     names = [name for name in CSV.splitlines()[0].split(",") if name != column]
     query = f"SELECT {', '.join(names)}, {value} AS {column} FROM patients"
+    site, notes = Site("people", tmp_path, database=reader, query=query), []
     with pytest.raises(DataError, match=reason):
-        Site("people", tmp_path, database=reader, query=query).read(schema_of(SCHEMA))
+        site.read(schema_of(SCHEMA), SIMULATION)
+    policy = ReadPolicy.of(guarantee=True, note=lambda what, records: notes.append((what, records)))
+    left = 0 if column == "id" else 5  # without the id of a person nobody's; else every record keeps its place
+    assert len(site.read(schema_of(SCHEMA), policy).y) == left
+    assert any(column in what and records == 5 for what, records in notes), notes
 
 
 def test_what_the_server_refuses_is_a_sentence_without_the_password(server, reader):
@@ -237,8 +245,8 @@ def test_a_site_with_a_database_trains_the_model_that_it_trains_from_its_file(se
     share(server, made, "birch")
     point(server, databases["birch"], "birch", "databases")
     monkeypatch.setenv("CLINIC_PASSWORD", READER)
-    told = cells.run(cells.join(made, databases))
-    assert all(answer["finished"] for answer in told.values()), told
+    details = cells.run(cells.join(made, databases))
+    assert all(answer["finished"] for answer in details.values()), details
     for name in made.names:
         one, other = (Result.load(files[name] / state / "results" / "first") for state in ("files", "databases"))
         assert np.array_equal(one.models, other.models) and one.statement == other.statement

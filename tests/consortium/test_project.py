@@ -17,9 +17,9 @@ from sottovoce.cli import main as cli
 from sottovoce.consortium import certificates, flare
 from sottovoce.consortium.agreement import read_agreement
 from sottovoce.consortium.check import CONNECTION, check_kit, command, member, server_of
-from sottovoce.consortium.gate import sealed_environment
+from sottovoce.consortium.flare_hardening import sealed_environment
 from sottovoce.consortium.job import ALLOWED
-from sottovoce.consortium.project import _built, project_yml, provision, renew, site_page
+from sottovoce.consortium.project import _built, as_if_here, project_yml, provision, renew, site_page
 from sottovoce.errors import SpecError
 
 pytestmark = pytest.mark.skipif(find_spec("nvflare") is None, reason="the extra 'flare' is not installed")
@@ -68,8 +68,10 @@ def test_a_job_can_start_our_classes_only_and_nobody_can_look_in(provisioned):
             assert all(rights.get(right, "none") == "none" for right in ("byoc", "shell_commands"))
         settings = json.loads((kits[name] / "startup" / "fed_client.json").read_text())
         assert settings["client"]["connection_security"] == "mtls"
-    command(kits["localhost"])  # a server's kit that was moved keeps its jobs inside again
-    server = local(kits["localhost"], "resources.json")
+    before = (kits["localhost"] / "local" / "resources.json").read_bytes()
+    command(kits["localhost"])  # a server's kit that was moved is taken as it is, and keeps its jobs inside again
+    assert (kits["localhost"] / "local" / "resources.json").read_bytes() == before
+    server = json.loads(as_if_here(before, kits["localhost"]))
     assert server["class_allow_list"] == ALLOWED["server"]
     assert str(kits["localhost"].resolve()) in json.dumps(server) and "/tmp/nvflare" not in json.dumps(server)
 
@@ -175,7 +177,7 @@ KIT = {
 
 @pytest.mark.parametrize("what", KIT)
 def test_a_kit_with_anything_else_in_it_is_found_and_not_started(provisioned, what):
-    """Whoever made it is no more to be believed than others."""
+    """Anyone who made it is no more to be believed than others."""
     _, kits = provisioned
     KIT[what](kits["cedar"])
     with pytest.raises(SpecError):
@@ -199,7 +201,7 @@ def test_a_server_s_kit_is_compared_before_it_starts(provisioned):
 
 
 def test_a_kit_s_own_folder_is_no_place_for_modules(provisioned):
-    """Python would look there first."""
+    """Python would search there first."""
     kit = provisioned[1]["ash"]
     line = command(kit)
     assert "-P" in line[: line.index("-m")]
@@ -258,12 +260,12 @@ def test_the_command_line_makes_and_checks_kits(small, tmp_path, monkeypatch, ca
         return code, capsys.readouterr().out
 
     code, out = call("consortium", "init", tmp_path / "consortium.toml", "--out", tmp_path / "kits", "--json")
-    told = json.loads(out)
-    assert code == 0 and told["digest"] == made.agreement.run.digest and told["privacy"]["private"]
-    code, out = call("node", "check", told["kits"]["ash"], "--json")
+    details = json.loads(out)
+    assert code == 0 and details["digest"] == made.agreement.run.digest and details["privacy"]["private"]
+    code, out = call("node", "check", details["kits"]["ash"], "--json")
     found = json.loads(out.splitlines()[0])
     assert code == 2 and not found["ready"]  # site.toml still names no file
-    code, out = call("consortium", "status", told["kits"]["ash"], "--json")
+    code, out = call("consortium", "status", details["kits"]["ash"], "--json")
     assert code == 2 and "administrator" in out
 
 
@@ -286,8 +288,8 @@ def test_a_site_waits_for_its_server_and_then_starts(provisioned, monkeypatch):
     replace(kits["ash"], "local/consortium.toml", "port = 8002", f"port = {port}")
     agreement = read_agreement(kits["ash"] / "local" / "consortium.toml")
     (kits["ash"] / "README.md").write_text(site_page(agreement, agreement.site("ash")))
-    (told,) = [finding for finding in check_kit(kits["ash"]) if finding.what == CONNECTION]
-    assert told.good and f"no server at localhost:{port}" in told.detail and told.notice
+    (details,) = [finding for finding in check_kit(kits["ash"]) if finding.what == CONNECTION]
+    assert details.good and f"no server at localhost:{port}" in details.detail and details.notice
     assert server_of(kits["ash"]) == ("localhost", port) and server_of(kits["localhost"]) is None
     started, began = threading.Event(), []
     monkeypatch.setattr(consortium_command, "foreground", lambda line, *_: (began.append(line), started.set())[1])

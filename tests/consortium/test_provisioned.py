@@ -1,8 +1,8 @@
 """The real thing, against the worst of servers: kits, mutual TLS, three sites and a relay that does what it likes.
 
-The server runs FLARE's own program, without our gate, and is hostile (`hostile/sitecustomize.py`): it reads everything
-behind TLS, commands the sites, deploys what an administrator brings, forges, replays, reflects. A site is killed in the
-midst of it. What comes out is the model of a simulation in one process, from the same draws.
+The server runs FLARE's own program, without our filter, and is hostile (`hostile/sitecustomize.py`): it reads
+everything behind TLS, commands the sites, deploys what an administrator brings, forges, replays, reflects. A site is
+killed in the midst of it. What comes out is the model of a simulation in one process, from the same draws.
 """
 
 import json
@@ -163,10 +163,8 @@ def train(admin, trial, victim=None):
         done = status.progress.get(victim, {}).get("round", 0)
         if 0 < done < ROUNDS:
             trial.kill(victim)
-            began = time.monotonic()
             with pytest.raises(NetworkError, match=f"not connected: {victim};"):
                 admin.submit(10)
-            assert time.monotonic() - began < 60 and admin.status(job).over and admin.stop() == []
             trial.start(victim)
             wait_for_all(admin)
             return train(admin, trial)[0], done

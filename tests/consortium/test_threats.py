@@ -14,6 +14,8 @@ PARTIES = (
     "the network",
     "a thief of a node's folder",
     "a thief of a site's key",
+    "another user of a site's machine",
+    "a revoked member",
     "who gets a run's folder, or an export",
 )
 NAMED = re.compile(r"`(?:tests/)?([\w/]+\.py)(?:::(\w+))?`")

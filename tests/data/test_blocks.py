@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sottovoce.data.dialect import Dialect, read_text, text_blocks
 from sottovoce.data.load import load
+from sottovoce.data.policy import SIMULATION
 from sottovoce.data.schema import schema_of
 from sottovoce.data.tables import LARGE, Growing
 from sottovoce.errors import DataError
@@ -46,13 +47,14 @@ def test_a_number_that_is_none_in_a_later_block_is_told_with_its_record(tmp_path
     with pytest.raises(DataError, match="record 31 has 'x'"):
         load(path)
     schema = schema_of({"label": {"column": "y", "classes": [0, 1]}, "columns": {"a": {"low": 0, "high": 2}}})
-    with pytest.raises(DataError, match="record 31 holds something else"):
-        schema.read(path)
+    monkeypatch.setattr("sottovoce.data.lines.BLOCK", 40)
+    with pytest.raises(DataError, match="holds something else in record 31"):
+        schema.read(path, policy=SIMULATION)
     path.write_text("a,y\n" + "1,1\n" * 30 + ",1\n")
     with pytest.raises(DataError, match="has no value in record 31"):
         load(path)
     with pytest.raises(DataError, match="has no value in record 31"):
-        schema.read(path)
+        schema.read(path, policy=SIMULATION)
     path.write_text("a,y\n" + "1,1\n" * 30 + "1.5,yes\n")
     assert load(path).X[-1, 0] == 1.5 and load(path).y.tolist()[-2:] == ["1", "yes"]
 
@@ -88,9 +90,9 @@ def test_parquet_in_blocks_is_the_whole_file(tmp_path, monkeypatch):
     pq.write_table(pa.table(columns), tmp_path / "r.parquet", row_group_size=7)
     whole = load(tmp_path / "r.parquet", group="site")
     monkeypatch.setattr("sottovoce.data.columns.NUMBERS", 40)
-    told = []
-    parts = load(tmp_path / "r.parquet", group="site", told=told.append)
-    assert len(told) > 5 and told[-1] == 50 and parts.X.dtype == np.float32
+    details = []
+    parts = load(tmp_path / "r.parquet", group="site", on_read=details.append)
+    assert len(details) > 5 and details[-1] == 50 and parts.X.dtype == np.float32
     np.testing.assert_array_equal(parts.X, whole.X)
     assert parts.y.tolist() == whole.y.tolist() == label.tolist()
     assert parts.groups.tolist() == whole.groups.tolist()

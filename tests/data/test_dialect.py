@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from sottovoce.data.dialect import Dialect, found
 from sottovoce.data.load import load
+from sottovoce.data.policy import SIMULATION
 from sottovoce.data.values import read_columns
 from sottovoce.errors import DataError, SpecError
 
@@ -42,9 +43,13 @@ def test_every_dialect_is_found_and_gives_the_same_table(tmp_path, separator, de
     path.write_bytes(written(separator, decimal, encoding, end, mark))
     dialect = found(path, Dialect())
     assert (dialect.separator, dialect.decimal) == (separator, decimal)
-    columns = read_columns(path, "csv", ["größe"], ["ort"])
-    assert columns.numbers["größe"].tolist() == [1.75, -0.5, 12.0]
-    assert columns.texts["ort"].tolist() == [place for _, place, _ in ROWS]
+    if encoding == "utf-16":  # a line of it ends in the middle of other bytes
+        with pytest.raises(SpecError, match="save the file as utf-8"):
+            read_columns(path, "csv", ["größe"], ["ort"], policy=SIMULATION)
+    else:
+        columns = read_columns(path, "csv", ["größe"], ["ort"], policy=SIMULATION)
+        assert columns.numbers["größe"].tolist() == [1.75, -0.5, 12.0]
+        assert columns.texts["ort"].tolist() == [place for _, place, _ in ROWS]
     table = load(path, group="ort")
     assert table.X.tolist() == [[1.75], [-0.5], [12.0]] and table.y.tolist() == ["yes", "no", "yes"]
 

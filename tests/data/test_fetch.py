@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sottovoce.data import fetch as module
-from sottovoce.data.fetch import SOURCES, Source, cache_folder, fetch, found
+from sottovoce.data.fetch import SOURCES, DataSource, cache_folder, fetch, found
 from sottovoce.errors import DataError, SpecError
 
 RNG = np.random.default_rng(0)
@@ -67,8 +67,10 @@ def server(monkeypatch, tmp_path):
     monkeypatch.setattr(module, "PAUSE", 0.0)
     monkeypatch.setattr(module, "TIMEOUT", 10.0)
     monkeypatch.setattr(module, "CHUNK", 512)
-    monkeypatch.setitem(SOURCES, "tiny", Source("tiny.bz2", 400, 5, None, "for this test"))
-    monkeypatch.setitem(SOURCES, "known", Source("known.t", 400, 5, hashlib.sha256(TEXT).hexdigest(), "for this test"))
+    monkeypatch.setitem(SOURCES, "tiny", DataSource("tiny.bz2", 400, 5, None, "for this test"))
+    monkeypatch.setitem(
+        SOURCES, "known", DataSource("known.t", 400, 5, hashlib.sha256(TEXT).hexdigest(), "for this test")
+    )
     state = {
         "files": {"tiny.bz2": PACKED, "known.t": TEXT},
         "ranges": [],
@@ -93,16 +95,16 @@ def leftovers(tmp_path):
 
 
 def test_whole_download_then_cache(server, tmp_path):
-    told = []
-    path = fetch("tiny", base=server["base"], progress=lambda done, total: told.append((done, total)))
+    details = []
+    path = fetch("tiny", base=server["base"], progress=lambda done, total: details.append((done, total)))
     assert path == tmp_path / "cache" / "tiny.bz2" and path.read_bytes() == PACKED and found("tiny") == path
-    assert told[-1] == (len(PACKED), len(PACKED)) and told == sorted(told) and len(told) > 3
+    assert details[-1] == (len(PACKED), len(PACKED)) and details == sorted(details) and len(details) > 3
     assert leftovers(tmp_path) == ["tiny.bz2", "tiny.bz2.sha256"]
     assert (tmp_path / "cache" / "tiny.bz2.sha256").read_text().split() == [
         hashlib.sha256(PACKED).hexdigest(),
         "tiny.bz2",
     ]
-    assert fetch("tiny", base=server["base"]) == path and server["ranges"] == [None]  # nothing asked again
+    assert fetch("tiny", base=server["base"]) == path and server["ranges"] == [None]  # nothing requested again
 
 
 def test_known_sum_and_folder(server, tmp_path):

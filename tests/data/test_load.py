@@ -263,7 +263,7 @@ def test_positive_class_from_the_command_line():
         ([1, np.nan, 2], None, r"label of record 2 is nan; give"),
         (np.array(["a", 1, "b"], dtype=object), None, r"mix text and numbers"),
         (np.array(["a", None, "b"], dtype=object), None, r"some are missing"),
-        (np.array([None, None]), None, r"none missing"),
+        (np.array([None, None]), None, r"none may be missing"),
         (np.eye(2), None, r"one a record, not an array of 2 dimensions"),
     ],
 )

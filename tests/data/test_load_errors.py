@@ -1,4 +1,4 @@
-"""Every file that cannot be used says so in one sentence: what was wrong, what was expected, what to do."""
+"""Every file that cannot be used says so in one line: what was wrong, what was expected, what to do."""
 
 import datetime
 import gzip
@@ -71,10 +71,10 @@ REFUSED = {
     "text.csv": (
         b"a,city,land,y\n1,Oslo,no,2\n",
         {},
-        r"column 'city' holds text; say in a schema what it is .* \(record 1 has 'Oslo'\)$",
+        r"column 'city' holds text; describe it in a schema .* \(record 1 has 'Oslo'\)$",
     ),
     "slip.csv": (b"a,y\n1,1\n2,1\n3O,1\n", {}, r"column 'a' holds text; .* \(record 3 has '3O'\)$"),
-    "date.csv": (b"a,y\n2020-01-01,1\n", {}, r"column 'a' holds dates or times; say in a schema"),
+    "date.csv": (b"a,y\n2020-01-01,1\n", {}, r"column 'a' holds dates or times; describe it in a schema"),
     "missing.csv": (b"a,b,y\n1,2,3\n4,5,6\n7,,9\n", {}, r"column 'b' has no value in record 3; say in a schema"),
     "na.csv": (b"a,y\n1,3\nNA,6\n", {}, r"column 'a' has no value in record 2"),
     "hollow.csv": (b"a,b,y\n1,,3\n1,,3\n", {}, r"column 'b' has no value in record 1"),
@@ -95,12 +95,12 @@ REFUSED = {
     "alone.csv": (b"g,y\n1,2\n", {"group": "g"}, r"no columns besides the label and the owner; add at least one"),
 }
 PARQUET = {
-    "text": ({"a": ["x"], "y": [1]}, {}, r"column 'a' holds text; say in a schema what it is"),
-    "digits": ({"a": ["12"], "y": [1]}, {}, r"column 'a' holds text; say .* \(record 1 has '12'\)"),
+    "text": ({"a": ["x"], "y": [1]}, {}, r"column 'a' holds text; describe it in a schema"),
+    "digits": ({"a": ["12"], "y": [1]}, {}, r"column 'a' holds text; describe .* \(record 1 has '12'\)"),
     "null": ({"a": [1, None], "y": [1, 2]}, {}, r"column 'a' has no value in record 2"),
     "nan": ({"a": [0.0, 1.0, float("nan")], "y": [1, 2, 3]}, {}, r"column 'a' has no value in record 3"),
     "nulls": ({"a": pa.nulls(2), "y": [1, 2]}, {}, r"column 'a' has no value in record 1"),
-    "lists": ({"a": [[1, 2]], "y": [1]}, {}, r"column 'a' holds values of type list<.*>; say"),
+    "lists": ({"a": [[1, 2]], "y": [1]}, {}, r"column 'a' holds values of type list<.*>; describe"),
     "dates": ({"a": [datetime.datetime(2020, 1, 1)], "y": [1]}, {}, r"column 'a' holds dates or times"),
     "owners": ({"a": [1], "g": [[1]], "y": [1]}, {"group": "g"}, r"column 'g' holds values of type list<"),
     "index": ({"a": [1], "y": [1], "__index_level_0__": [7]}, {}, r"column 3 is an index without a name"),

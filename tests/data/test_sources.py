@@ -24,7 +24,7 @@ from sottovoce.data.fetch import REAL, VARIABLE, load_real, real_path
 from sottovoce.data.load import as_signs, read_idx
 from sottovoce.data.synthetic import regression, sparse_text, two_gaussians
 from sottovoce.errors import DataError, SpecError
-from sottovoce.rows import row_norms
+from sottovoce.matrices import row_norms
 
 MAKERS = {
     "two_gaussians": lambda seed: two_gaussians(300, 20, seed=seed),

@@ -1,4 +1,4 @@
-"""Records from a database: the same table as from a file, and one sentence for everything that can go wrong."""
+"""Records from a database: the same table as from a file, and one line for everything that can go wrong."""
 
 import builtins
 import sqlite3

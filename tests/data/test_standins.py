@@ -11,7 +11,7 @@ from sottovoce.data import standins
 from sottovoce.data.fetch import load_real, real_path
 from sottovoce.data.standins import EPSILON_BLOCK, RANKS, RCV1_BLOCK, SHARE, epsilon_like, rcv1_like
 from sottovoce.errors import SpecError
-from sottovoce.rows import row_norms
+from sottovoce.matrices import row_norms
 
 MAKERS = {"epsilon-like": epsilon_like, "rcv1-like": rcv1_like}
 
@@ -69,9 +69,9 @@ def test_other_sizes(name, n, m):
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_progress_tells_of_every_record(name):
-    told = []
-    MAKERS[name](20_000, 5, progress=lambda done, total: told.append((done, total)))
-    assert told[-1] == (20_000, 20_000) and len(told) > 2 and told == sorted(told)
+    details = []
+    MAKERS[name](20_000, 5, progress=lambda done, total: details.append((done, total)))
+    assert details[-1] == (20_000, 20_000) and len(details) > 2 and details == sorted(details)
 
 
 @pytest.mark.parametrize("name", MAKERS)

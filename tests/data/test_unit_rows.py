@@ -9,7 +9,7 @@ from scipy import sparse
 
 from sottovoce.data.tables import unit_rows
 from sottovoce.errors import DataError, SpecError
-from sottovoce.rows import row_norms
+from sottovoce.matrices import row_norms
 
 bounds = st.floats(1e-3, 1e3)
 shapes = hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=8)
@@ -92,7 +92,7 @@ def test_norms_of_blocks_and_of_empty_rows(monkeypatch):
     X[[0, 4, 10]] = 0
     expected = np.linalg.norm(X.astype(np.float64), axis=1)
     np.testing.assert_allclose(row_norms(sparse.csr_array(X)), expected)
-    monkeypatch.setattr("sottovoce.rows.BLOCK", 6)
+    monkeypatch.setattr("sottovoce.matrices.BLOCK", 6)
     np.testing.assert_allclose(row_norms(X), expected)
     np.testing.assert_array_equal(row_norms(sparse.csr_array((3, 2))), np.zeros(3))
 

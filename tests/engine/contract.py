@@ -8,12 +8,12 @@ import itertools
 import random
 from dataclasses import replace
 
-import numba
 import numpy as np
 from scipy import sparse
 
+from sottovoce import _native
 from sottovoce.problem.losses import LOSSES
-from sottovoce.problem.regularisers import Euclidean
+from sottovoce.problem.regularizers import Euclidean
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
 from sottovoce.run.spec import AlgorithmSpec, Spec
@@ -128,8 +128,8 @@ BASE = CASES[0] | {
 
 def spec_of(case, rounds, m):
     unbounded = np.isinf(LOSSES.make(case["loss"].split("(")[0]).slope_bound)
-    (a, gamma), centre = case["steps"], Euclidean(tuple(np.linspace(0, 0.5, m)))
-    return Spec(AlgorithmSpec(rounds, case["method"], a, gamma, eta="inverse_sqrt(0.7)"), seed=7).but(
+    (a, gamma), center = case["steps"], Euclidean(tuple(np.linspace(0, 0.5, m)))
+    return Spec(AlgorithmSpec(rounds, case["method"], a, gamma, eta="inverse_sqrt(0.7)"), seed=7).replace(
         problem__loss=case["loss"],
         problem__h=case["h"],
         problem__weights=case["weights"],
@@ -139,7 +139,7 @@ def spec_of(case, rounds, m):
         network__weights=case["mixing"],
         network__averaging=case["averaging"],
         network__correct=True,
-        algorithm__distance={"centre": centre}.get(case["distance"], case["distance"]),
+        algorithm__distance={"centre": center}.get(case["distance"], case["distance"]),
         algorithm__primal=case["primal"],
         algorithm__curvature=case["curvature"],
         privacy__sampling=case["sampling"],
@@ -165,7 +165,7 @@ def job_of(case, make_shards, rounds, **changes):
         people=case["people"],
     )
     spec = spec_of(case, rounds, case["outputs"] * (4 + (case["intercept"] > 0)))
-    return prepare(spec.but(**changes), shards).job
+    return prepare(spec.replace(**changes), shards).job
 
 
 def cloud(m, kind="dense"):
@@ -188,9 +188,11 @@ def injected(job):
     return replace(job, draws=Injected(job.draws))
 
 
-def from_python(function):
-    """A function inside of the kernel, which has no way in from Python, behind one that has."""
-    return numba.njit(lambda *given: function(*given))
+def normal_rows(key, nodes, ts, m):
+    """Standard normals in float32, a row of m for each (node, round), as the native loops make them."""
+    out = np.empty((len(nodes), m), np.float32)
+    _native.normal_rows(np.asarray(key, np.uint32), np.asarray(nodes, np.int64), np.asarray(ts, np.int64), out)
+    return out
 
 
 def with_sigma(job, factor):

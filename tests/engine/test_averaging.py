@@ -40,7 +40,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_pairs_from_counters(name, make_shards):
     job = job_of(EVERYONE | CASES[name], make_shards, 15, **PAIRS)
-    assert compiled.counted(job) and check(ENGINES["compiled"], job, 15)
+    assert compiled.has_noise_terms_counted(job) and check(ENGINES["compiled"], job, 15)
 
 
 def test_pairs_over_many_coordinates_and_in_stacks():
@@ -62,14 +62,14 @@ def test_what_is_gone_from_a_mean_is_not_made(make_shards):
         plain = replace(job, release=release, draws=replace(job.draws, release=release))
         ends = [compiled.run(each, each.start(), 1, 15).z for each in (job, plain)]
         assert np.array_equal(*ends) == same
-        with pytest.raises(SpecError, match="law of noise"):
+        with pytest.raises(SpecError, match="noise mechanism"):
             compiled.check_stackable([job, plain])
 
 
 def test_sparse_secrets_are_injected(make_shards):
     law = {"privacy__law": "pairs(2, graph=ring)", "privacy__adversary": "secret_pairs(1)"}
     job = job_of(EVERYONE | {"averaging": "exact"}, make_shards, 10, **law)
-    assert not compiled.counted(job) and check(ENGINES["compiled"], job, 10)
+    assert not compiled.has_noise_terms_counted(job) and check(ENGINES["compiled"], job, 10)
 
 
 def test_several_exchanges_end_as_one_in_every_engine(make_shards):
@@ -91,7 +91,7 @@ def test_every_node_ends_with_the_same_model_after_an_exact_mean(make_shards):
 
 
 def test_robust_averaging_is_refused_where_it_means_nothing(make_shards):
-    spec = Spec(AlgorithmSpec(5, "tracking")).but(network__activation="everyone", network__averaging="clipped(1)")
+    spec = Spec(AlgorithmSpec(5, "tracking")).replace(network__activation="everyone", network__averaging="clipped(1)")
     with pytest.raises(SpecError, match=r"'clipped\(1\)' averaging is for dual averaging and descent"):
         prepare(spec, make_shards(n=4, q=5))
     with pytest.raises(SpecError, match="is gone from the mean of all only"):

@@ -2,22 +2,24 @@
 
 from dataclasses import replace
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from sottovoce.engine.kernel import exact
+from sottovoce import _native
+from sottovoce.engine import exact
+from sottovoce.engine.native import code_of
 from sottovoce.engine.secure import ExactSums, slope_of
 from sottovoce.errors import PrivacyError
 from sottovoce.problem.losses import LOSSES, Joint
 from sottovoce.problem.objective import Problem
-from sottovoce.problem.regularisers import l2
+from sottovoce.problem.regularizers import l2
 from sottovoce.problem.shards import Shards
 
-SINGLE = [name for name, loss in LOSSES.items() if loss.targets != "classes"]
+SCALAR = [loss for loss in LOSSES.values() if loss.targets != "classes"]
+SINGLE = [loss.name for loss in SCALAR if slope_of(Joint(loss)) is not None]  # those with a secure release
 SIZES = st.sampled_from([1.0, 1e-3, 1e-9, 1e-40, 5e-324, 1e3, 1e9, 1e150])
 
 
@@ -78,8 +80,8 @@ def test_compiled_sums_are_the_same_bits(kind, seed, loss, scale, size, clip, in
     x[1, 3:] *= 1e-12
     chosen = [None, rng.permutation(23)[:17], np.empty(0, dtype=np.int64), np.array([3]), rng.permutation(40)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact, "ROWS", rows)
-        patch.setattr(exact, "NEAR", near)
+        patch.setattr(exact, "BLOCK_ROWS", rows)
+        patch.setattr(exact, "NEAR_BYTES", near)
         fast, found = both(plain, np.array([0, 1, 1, 0, 0]), x, chosen)
         assert fast.shards.order is None  # put in order
         again = np.array(
@@ -111,9 +113,42 @@ def test_sums_of_several_outputs_are_the_same_bits(kind, seed, loss, outputs, sc
     x[1, 3:] *= 1e-12
     chosen = [None, rng.permutation(23)[:17], np.empty(0, dtype=np.int64), rng.permutation(40)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact, "ROWS", rows)
+        patch.setattr(exact, "BLOCK_ROWS", rows)
         _, found = both(plain, np.array([0, 1, 1, 0]), x, chosen)
     assert np.array_equal(plain.totals(np.array([0]), x[3:], [None])[0], found[3])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(
+    seed=st.integers(0, 10**6),
+    loss=st.sampled_from(["softmax", "logistic", "hinge", "squared_hinge"]),
+    outputs=st.integers(1, 4),
+    scale=SIZES,
+    size=SIZES,
+    clip=st.sampled_from([0.8, 1e-6, 1e4]),
+    intercept=st.sampled_from([0.0, 0.5]),
+    rows=st.integers(1, 70),
+)
+@settings(max_examples=40)
+def test_sums_of_people_are_the_same_bits(kind, seed, loss, outputs, scale, size, clip, intercept, rows):
+    """People of one row and of many, whose rows are too long together and who cancel, dense and CSR."""
+    rng = np.random.default_rng(seed)
+    loss, binary = ("hinge" if outputs == 1 and loss == "softmax" else loss), outputs == 1
+    X = KINDS[kind](records(rng, 63, 9, scale))
+    y = np.where(rng.random(63) < 0.5, 1.0, -1.0) if binary else rng.integers(0, outputs, 63).astype(float)
+    cuts = np.sort(rng.choice(np.arange(1, 63), 20, replace=False))
+    people = np.searchsorted(cuts, np.arange(63), side="right")
+    offsets = np.array([0, int(np.searchsorted(people, 12)), 63])
+    weights = rng.random(63) if seed % 3 else None
+    shards = Shards.of(X, y, offsets, None, intercept, weights=weights, user_ids=people)
+    problem = Problem(LOSSES.read(loss), l2(0.1), shards, outputs=outputs)
+    plain = ExactSums(problem, clip, 1.0, intercept, 21)
+    x = rng.normal(size=(4, outputs * (9 + (intercept > 0)))) * size
+    x[1, 3:] *= 1e-12
+    chosen = [None, rng.permutation(9)[:5], np.empty(0, dtype=np.int64), rng.permutation(12)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "BLOCK_ROWS", rows)
+        both(plain, np.array([0, 1, 1, 0]), x, chosen)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
@@ -122,7 +157,7 @@ def test_sums_of_several_outputs_are_the_same_bits(kind, seed, loss, outputs, sc
 def test_no_bit_depends_on_how_many_threads_there_are(threads, nodes, outputs, monkeypatch):
     """Which share nodes, or the rows of each; also where there are fewer rows than threads."""
     monkeypatch.setattr(exact, "available", lambda: threads)
-    monkeypatch.setattr(exact, "SHARE", 1)
+    monkeypatch.setattr(exact, "WORTH_A_THREAD", 1)
     rng, started = np.random.default_rng(nodes), []
     real = exact._side_by_side
     monkeypatch.setattr(exact, "_side_by_side", lambda works: started.append(len(works)) or real(works))
@@ -152,7 +187,7 @@ def test_records_where_they_lie_give_the_same_bits(kind, monkeypatch):
 
 @pytest.mark.parametrize("kind", [np.asarray, csr], ids=["dense", "CSR"])
 def test_the_largest_sums_and_margins_are_exact(kind):
-    """Rows of full length, all alike and all clipped: at 2⁵³ there is no room for one more."""
+    """Rows of full length, all equally and all clipped: at 2⁵³ there is no room for one more."""
     X = np.tile([[1.0, 0.0], [0.6, 0.8]], (2**13, 1))
     y = np.full(2**14, -1e300)
     plain = sums_of(kind(X), y, "squared", 1.0, 0.0, (2**14,))
@@ -169,11 +204,6 @@ def test_margins_of_very_different_sizes_are_exact():
     both(sums_of(X, X @ x[0], "squared", 1e4, 0.0), np.array([1]), x, [None])
 
 
-@numba.njit
-def _slopes(code, u, y, k):
-    exact._slopes(code, u, y, k)
-
-
 @pytest.mark.parametrize("name", SINGLE)
 def test_slopes_have_the_bits_of_numpy(name):
     """At kinks, at extremes, and at what is no number."""
@@ -185,7 +215,7 @@ def test_slopes_have_the_bits_of_numpy(name):
     with np.errstate(all="ignore"):
         expected = slope_of(Joint(loss))(u, y)
     found = u.copy()
-    _slopes(exact.code_of(loss), found, y, loss.parameter)
+    _native.slopes(code_of(loss), loss.parameter, found, y)
     known = ~np.isnan(expected)
     assert np.array_equal(found[known].view(np.int64), np.asarray(expected, dtype=np.float64)[known].view(np.int64))
     assert np.all(np.isnan(found[~known]))

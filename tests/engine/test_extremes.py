@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from contract import normal_rows
 from scipy import sparse
 
 from sottovoce import streams
 from sottovoce.engine import compiled, reference
-from sottovoce.engine.kernel import draws
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
 from sottovoce.run.presets import paper_l2
@@ -28,7 +28,7 @@ def test_the_refined_tail_is_the_same_in_both():
     assert len(pairs) > 2
     nodes, ts = (np.array(values) for values in zip(*pairs, strict=True))
     wanted = s.normals(nodes, ts, 2000)
-    found = draws.normal_rows(np.ravel(s.key(Purpose.NOISE)), nodes, ts, 2000)
+    found = normal_rows(np.ravel(s.key(Purpose.NOISE)), nodes, ts, 2000)
     assert np.max(np.abs(found - wanted) / np.maximum(np.abs(wanted), 1e-3)) < 1e-5
 
 
@@ -49,8 +49,8 @@ def test_the_tail_goes_beyond_what_32_bits_can_reach(monkeypatch):
 def test_no_number_evades_the_compiled_clip(kind, row, target):
     X = np.array([row, row, [0.5, 0.5], [0.1, 0.2]])
     shards = Shards.of(kind(X), np.array([target, -target, 1.0, -1.0]), np.array([0, 2, 4]))
-    spec = paper_l2(12).but(problem__loss="squared", privacy__clip=1.0, problem__on_violation="clip", seed=1)
-    spec = spec.but(network__activation="everyone", problem__h="l2(0.1)", algorithm__a="constant(1)")
+    spec = paper_l2(12).replace(problem__loss="squared", privacy__clip=1.0, problem__on_violation="clip", seed=1)
+    spec = spec.replace(network__activation="everyone", problem__h="l2(0.1)", algorithm__a="constant(1)")
     job = prepare(spec, shards).job
     found, wanted = (run(job, job.start(), 1, 12) for run in (compiled.run, reference.run))
     assert np.all(np.isfinite(found.z)) and np.max(np.linalg.norm(found.z, axis=1)) <= 12 * (1 + 1e-9)

@@ -67,7 +67,7 @@ LAYERED = [
 
 def layered_job(law, method, sampling, adversary, make_shards):
     shards = make_shards(n={"tree": 1, "pairs(2.0, graph=ring)": 3}.get(law, 2), q=12, m=5)
-    spec = Spec(AlgorithmSpec(16, method, eta="inverse_sqrt(0.7)")).but(
+    spec = Spec(AlgorithmSpec(16, method, eta="inverse_sqrt(0.7)")).replace(
         network__activation="everyone",
         privacy__sampling=sampling,
         privacy__noise="gaussian(0.3)",
@@ -130,8 +130,8 @@ def moved(shards, rng, how):
     X, y = shards.X, shards.y
     if how == "by an index":
         back = np.argsort(rng.permutation(len(y)))
-        deal = np.argsort(back)
-        return Shards.of(X[back], y[back], shards.offsets, deal[order])
+        owner_order = np.argsort(back)
+        return Shards.of(X[back], y[back], shards.offsets, owner_order[order])
     return Shards.of(X[order], y[order], shards.offsets)
 
 
@@ -140,7 +140,7 @@ def moved(shards, rng, how):
 @pytest.mark.parametrize(("loss", "outputs"), [("logistic", 1), ("hinge", 1), ("softmax", 3), ("logistic", 3)])
 def test_the_order_of_the_records_changes_no_bit(kind, how, loss, outputs, make_shards, monkeypatch):
     shards = make_shards(n=2, q=150, m=17, kind=kind, outputs=outputs)
-    spec = Spec(AlgorithmSpec(12)).but(
+    spec = Spec(AlgorithmSpec(12)).replace(
         problem__loss=loss,
         problem__outputs=outputs,
         problem__intercept=0.5,
@@ -160,8 +160,8 @@ def test_the_order_of_the_records_changes_no_bit(kind, how, loss, outputs, make_
 def test_the_order_changes_bits_of_floating_point(make_shards):
     """Else the test above would show nothing."""
     shards = make_shards(n=2, q=150, m=17)
-    spec = Spec(AlgorithmSpec(12), seed=1).but(privacy__sampling="full", network__activation="everyone")
-    spec = spec.but(problem__loss="logistic", privacy__noise="gaussian(0.01)")
+    spec = Spec(AlgorithmSpec(12), seed=1).replace(privacy__sampling="full", network__activation="everyone")
+    spec = spec.replace(problem__loss="logistic", privacy__noise="gaussian(0.01)")
     jobs = [prepare(spec, some).job for some in (shards, moved(shards, np.random.default_rng(1), "in memory"))]
     assert not same(*(reference.run(job, job.start(), 1, 12) for job in jobs))
 
@@ -169,7 +169,7 @@ def test_the_order_changes_bits_of_floating_point(make_shards):
 def test_the_order_of_people_changes_no_bit(make_shards):
     rng = np.random.default_rng(0)
     shards, ids = make_shards(n=1, q=120, m=9), np.repeat(np.arange(40), 3)
-    spec = Spec(AlgorithmSpec(8)).but(
+    spec = Spec(AlgorithmSpec(8)).replace(
         problem__loss="logistic",
         privacy__clip=0.2,
         privacy__sampling="full",
@@ -177,18 +177,18 @@ def test_the_order_of_people_changes_no_bit(make_shards):
     )
     ends = []
     for order in (np.arange(120), rng.permutation(120)):
-        people = Shards.of(shards.X[order], shards.y[order], shards.offsets, units=ids[order])
+        people = Shards.of(shards.X[order], shards.y[order], shards.offsets, user_ids=ids[order])
         job = keyed(prepare(spec, people).job)
         ends.append(reference.run(job, job.start(), 1, 8))
     assert same(*ends)
 
 
 def test_a_row_over_the_bound_counts_as_brought_to_it(make_shards):
-    """By itself: whoever else is there, its part of the sum is what it is alone."""
+    """By itself: anyone who else is there, its part of the sum is what it is alone."""
     shards = make_shards(n=1, q=30, m=6)
     X = shards.X.copy()
     X[::3] *= 50.0
-    spec = Spec(AlgorithmSpec(3)).but(
+    spec = Spec(AlgorithmSpec(3)).replace(
         problem__loss="squared_hinge",
         privacy__clip=0.7,
         problem__on_violation="clip",
@@ -203,7 +203,7 @@ def test_a_row_over_the_bound_counts_as_brought_to_it(make_shards):
     sizes = np.linalg.norm(np.array(each) * draws.sums.grids.sum, axis=1)
     assert sizes.max() <= 0.7 and sizes.max() > 0.699
     with pytest.raises(Exception, match="rows are over the public bound"):
-        prepare(spec.but(problem__on_violation="raise"), Shards.of(X, shards.y, shards.offsets))
+        prepare(spec.replace(problem__on_violation="raise"), Shards.of(X, shards.y, shards.offsets))
 
 
 # --- laws
@@ -230,7 +230,7 @@ def fits(values, sigma, law=stats.norm):
 
 @pytest.mark.parametrize("sampling", ["full", "poisson(7)", "fixed(7)", "cyclic(7)"])
 def test_the_noise_is_gaussian_with_the_release_s_scale(sampling, make_shards):
-    spec = Spec(AlgorithmSpec(3000)).but(privacy__sampling=sampling, privacy__noise="gaussian(0.2)")
+    spec = Spec(AlgorithmSpec(3000)).replace(privacy__sampling=sampling, privacy__noise="gaussian(0.2)")
     job = keyed(prepare(spec, make_shards(n=1, q=50, m=12)).job)
     found = noise_of(job, np.arange(1, 3001))
     assert fits(found, 0.2)
@@ -240,7 +240,7 @@ def test_the_noise_is_gaussian_with_the_release_s_scale(sampling, make_shards):
 
 @pytest.mark.parametrize(("law", "reference_law"), [("gaussian", stats.norm), ("laplace", stats.laplace)])
 def test_shaped_noise_is_so_much_larger_than_its_gain_is_smaller(law, reference_law, make_shards):
-    spec = Spec(AlgorithmSpec(400, "mixup(0.3)")).but(
+    spec = Spec(AlgorithmSpec(400, "mixup(0.3)")).replace(
         privacy__law=law, privacy__sampling="full", privacy__noise="gaussian(0.2)", network__activation="everyone"
     )
     job = keyed(prepare(spec, make_shards(n=1, q=50, m=60)).job)
@@ -249,7 +249,7 @@ def test_shaped_noise_is_so_much_larger_than_its_gain_is_smaller(law, reference_
 
 
 def test_pairs_cancel_and_have_the_priced_covariance(make_shards):
-    spec = Spec(AlgorithmSpec(300)).but(
+    spec = Spec(AlgorithmSpec(300)).replace(
         network__graph="ring",
         network__activation="everyone",
         privacy__law="pairs(3.0)",
@@ -268,7 +268,7 @@ def test_pairs_cancel_and_have_the_priced_covariance(make_shards):
 @pytest.mark.parametrize("graph", ["complete", "ring"])
 def test_pairs_of_uneven_nodes_have_the_priced_covariance(graph, make_shards):
     """Times c_i: what pairs share is gone from the weighted sum, and another scale is not taken for it."""
-    spec = Spec(AlgorithmSpec(300)).but(
+    spec = Spec(AlgorithmSpec(300)).replace(
         network__activation="everyone",
         problem__weights="records",
         privacy__law=f"pairs(3, graph={graph})",
@@ -293,7 +293,7 @@ def test_a_tree_s_prefixes_are_the_nodes_that_make_them_up(batches):
     t = np.arange(1, 3 * batches + 1)
     held: dict[tuple[int, int], float] = {}
     rounds = [[] for _ in t]
-    for source in Tree(batches).sources(np.zeros_like(t), t):
+    for source in Tree(batches).noise_terms(np.zeros_like(t), t):
         for row, *one in zip(source.rows, source.owners, source.rounds, source.factors, strict=True):
             rounds[row].append(tuple(one))
     for now, parts in zip(t.tolist(), rounds, strict=True):
@@ -307,7 +307,7 @@ def test_a_tree_s_prefixes_are_the_nodes_that_make_them_up(batches):
 
 
 def test_a_tree_s_noise_is_that_of_its_nodes(make_shards):
-    spec = Spec(AlgorithmSpec(8)).but(
+    spec = Spec(AlgorithmSpec(8)).replace(
         privacy__law="tree", privacy__sampling="cyclic(5)", privacy__noise="gaussian(0.2)", privacy__adversary="central"
     )
     job = keyed(prepare(spec, make_shards(n=1, q=40, m=4000)).job)
@@ -318,7 +318,7 @@ def test_a_tree_s_noise_is_that_of_its_nodes(make_shards):
 
 
 def test_a_run_made_twice_has_other_noise(make_shards):
-    spec = Spec(AlgorithmSpec(50)).but(privacy__sampling="full", privacy__noise="gaussian(0.2)")
+    spec = Spec(AlgorithmSpec(50)).replace(privacy__sampling="full", privacy__noise="gaussian(0.2)")
     shards = make_shards(n=1, q=50, m=40)
     one, other = (noise_of(prepare(spec, shards).job, np.arange(1, 51)) for _ in range(2))
     assert not np.any(one == other) and abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < 0.1
@@ -342,21 +342,21 @@ def test_the_compiled_engine_refuses_and_auto_does_not_take_it(make_shards, monk
     [
         ("huang", {}, "after a proximal map"),
         ("admm", {}, "after a proximal map"),
-        ("output_perturbation", {}, "goes with a minimiser"),
-        ("objective_perturbation", {"problem__loss": "logistic"}, "goes with a minimiser"),
+        ("output_perturbation", {}, "goes with a minimizer"),
+        ("objective_perturbation", {"problem__loss": "logistic"}, "goes with a minimizer"),
     ],
 )
 def test_what_is_no_exact_sum_is_refused_unless_one_does_without(method, changes, why, make_shards):
-    spec = Spec(AlgorithmSpec(1, method)).but(
+    spec = Spec(AlgorithmSpec(1, method)).replace(
         privacy__sampling="full", network__activation="everyone", privacy__noise="gaussian(0.3)", **changes
     )
     shards = make_shards(n=1)
-    with pytest.raises(PrivacyError, match=why) as told:
+    with pytest.raises(PrivacyError, match=why) as details:
         prepare(spec, shards)
-    assert "secure=False (--no-secure)" in str(told.value) and "or a seed" in str(told.value)
+    assert "secure=False (--no-secure)" in str(details.value) and "or a seed" in str(details.value)
     assert not prepare(spec, shards, secure=False).statement.secure
-    assert prepare(spec.but(seed=1), shards).statement.simulation
-    assert not prepare(spec.but(privacy__noise="none"), shards).job.secure  # nothing to harden
+    assert prepare(spec.replace(seed=1), shards).statement.simulation
+    assert not prepare(spec.replace(privacy__noise="none"), shards).job.secure  # nothing to harden
 
 
 class OtherSampler(Fixed):
@@ -364,7 +364,7 @@ class OtherSampler(Fixed):
 
 
 def test_formulas_and_samplers_that_are_not_known_are_refused(make_shards):
-    job = prepare(Spec(AlgorithmSpec(3)).but(privacy__noise="gaussian(0.3)"), make_shards()).job
+    job = prepare(Spec(AlgorithmSpec(3)).replace(privacy__noise="gaussian(0.3)"), make_shards()).job
     hinge = job.problem.loss
     mine = replace(hinge, slope_formula=lambda u, y, k: np.tanh(u))
     for loss in (mine, replace(mine, name="mine")):
@@ -372,13 +372,13 @@ def test_formulas_and_samplers_that_are_not_known_are_refused(make_shards):
         assert f"the slope of loss '{loss.name}'" in secure.refusal(problem, job.method, job.release)
     other = replace(job.release, sampling=OtherSampler(2))
     assert "no exact way to draw records" in secure.refusal(job.problem, job.method, other)
-    crowd = prepare(
-        Spec(AlgorithmSpec(1)).but(
+    many_nodes = prepare(
+        Spec(AlgorithmSpec(1)).replace(
             privacy__law="pairs(1.0)", privacy__adversary="secret_pairs(1)", network__activation="everyone"
         ),
         make_shards(n=513, q=2),
     ).job
-    assert "with 512 others or more" in secure.refusal(crowd.problem, crowd.method, crowd.release)
+    assert "with 512 others or more" in secure.refusal(many_nodes.problem, many_nodes.method, many_nodes.release)
     assert secure.refusal(job.problem, job.method, job.release) is None
 
 
@@ -397,7 +397,7 @@ def test_every_loss_of_the_table_has_an_exact_slope(name):
 
 
 def test_a_seed_or_secure_false_make_plain_draws(make_shards):
-    spec, shards = Spec(AlgorithmSpec(3)).but(privacy__noise="gaussian(0.3)"), make_shards()
+    spec, shards = Spec(AlgorithmSpec(3)).replace(privacy__noise="gaussian(0.3)"), make_shards()
     assert isinstance(prepare(spec, shards).job.draws, SecureDraws) and prepare(spec, shards).statement.secure
-    for plain in (prepare(spec.but(seed=1), shards), prepare(spec, shards, secure=False)):
+    for plain in (prepare(spec.replace(seed=1), shards), prepare(spec, shards, secure=False)):
         assert not plain.job.secure and not plain.statement.secure

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sottovoce.estimators.spent import KNOWN
+from sottovoce.estimators.composition import KNOWN
 
 
 @pytest.fixture(autouse=True)

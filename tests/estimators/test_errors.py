@@ -7,7 +7,7 @@ from scipy import sparse
 
 from sottovoce import PrivateClassifier, PrivateRegressor
 from sottovoce.errors import DataError, PrivacyError, SottovoceError, SpecError
-from sottovoce.estimators.settings import refuse_small_nodes
+from sottovoce.planner.shared_settings import check_node_sizes
 
 rng = np.random.default_rng(0)
 X, y, REAL = rng.uniform(-0.5, 0.5, (60, 3)), np.arange(60) % 2, rng.uniform(0, 5, 60)
@@ -16,9 +16,9 @@ NAN[3, 1], INF[3, 1] = np.nan, np.inf
 GAP = np.where(np.arange(60) == 7, None, "a").astype(object)
 
 
-def fit(X=X, y=y, nodes=None, units=None, **more):
+def fit(X=X, y=y, nodes=None, user_ids=None, **more):
     settings = {"classes": (0, 1), "row_norm": 1.0, "random_state": 0, "rounds": 3}
-    return PrivateClassifier(**(settings | more)).fit(X, y, nodes=nodes, units=units)
+    return PrivateClassifier(**(settings | more)).fit(X, y, nodes=nodes, user_ids=user_ids)
 
 
 def regress(y=REAL, **more):
@@ -48,7 +48,7 @@ BAD = [
     (fit, {"delta": "small"}, PrivacyError, "'auto' or a number"),
     (fit, {"epsilon": 0.05}, DataError, r"too few records \(n_samples = 60\): at epsilon = 0.05"),
     (fit, {"nodes": ["a"] * 57 + ["b"] * 3}, DataError, r"node 'b' has too few records \(n_samples = 3\)"),
-    (fit, {"units": np.arange(60) % 4}, DataError, r"too few people \(n_samples = 4\)"),
+    (fit, {"user_ids": np.arange(60) % 4}, DataError, r"too few people \(n_samples = 4\)"),
     (fit, {"row_norm": 0.1, "on_violation": "raise"}, DataError, "of 60 rows are over the public bound row_norm = 0.1"),
     (fit, {"on_violation": "pray"}, SpecError, "'clip' or 'raise'"),
     (fit, {"secure": True}, SpecError, "a seed .random_state. can remove the noise"),
@@ -61,9 +61,9 @@ BAD = [
     (fit, {"nodes": pd.Series(np.where(np.arange(60) == 7, np.nan, 1.0))}, DataError, "no label for record 7"),
     (fit, {"nodes": ["a", "b"] * 30, "n_nodes": 3}, SpecError, "names 2 owners, but n_nodes is 3"),
     (fit, {"n_nodes": 61}, DataError, "61 nodes cannot share 60 records"),
-    (fit, {"n_nodes": 9, "units": np.arange(60) % 8}, DataError, "9 nodes cannot share 8 people"),
+    (fit, {"n_nodes": 9, "user_ids": np.arange(60) % 8}, DataError, "9 nodes cannot share 8 people"),
     (fit, {"n_nodes": 2.5}, SpecError, "'auto' or a whole number"),
-    (fit, {"units": GAP}, DataError, "units has no label for record 7"),
+    (fit, {"user_ids": GAP}, DataError, "user_ids has no label for record 7"),
     (fit, {"loss": "huber"}, SpecError, "does not fit this estimator; choose one of auto, hinge"),
     (fit, {"loss": "hinges"}, SpecError, "no loss 'hinges'"),
     (fit, {"penalty": "l3"}, SpecError, "no penalty 'l3'"),
@@ -72,7 +72,7 @@ BAD = [
     (fit, {"penalty": "elasticnet", "l1_ratio": 2}, SpecError, "l1_ratio must be"),
     (fit, {"adversary": "nobody"}, PrivacyError, "no adversary 'nobody'"),
     (fit, {"adversary": "central", "n_nodes": 2}, PrivacyError, "use 'transcript'"),
-    (fit, {"shape": "yes"}, SpecError, "shape must be"),
+    (fit, {"private_scaling": "yes"}, SpecError, "private_scaling must be"),
     (fit, {"trust": 0}, SpecError, "at least 1 node"),
     (fit, {"graph": "blob", "n_nodes": 2}, SottovoceError, "blob"),
     (fit, {"activation": "sometimes", "n_nodes": 2}, SottovoceError, "sometimes"),
@@ -124,6 +124,6 @@ def test_the_least_size_of_a_node_is_where_noise_reaches_the_largest_gradient():
 
     for epsilon in (0.3, 1.0, 5.0):
         least = next(q for q in range(1, 200) if sigma(FullEvent(q, q, 1.0, 1.0, 1), epsilon, 1e-5) <= 1.0)
-        refuse_small_nodes((least,), ("a",), epsilon, 1e-5, "records")
+        check_node_sizes((least,), ("a",), epsilon, 1e-5, "records")
         with pytest.raises(DataError, match="too few"):
-            refuse_small_nodes((least, least - 1), ("a", "b"), epsilon, 1e-5, "records")
+            check_node_sizes((least, least - 1), ("a", "b"), epsilon, 1e-5, "records")

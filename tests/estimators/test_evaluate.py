@@ -8,7 +8,8 @@ from sottovoce import PrivateClassifier, PrivateRegressor
 from sottovoce.errors import DataError, PrivacyError
 from sottovoce.evaluation import curves
 from sottovoce.privacy.events import FullEvent
-from sottovoce.privacy.statement import statement_of, with_held_out
+from sottovoce.privacy.filter import sequential_epsilon
+from sottovoce.privacy.statement import PrivacyStatement, statement_of, with_evaluation, with_held_out
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def fitted(table, **more):
 def test_figures_are_near_the_truth_in_one_statement_with_the_training(table):
     X, y, nodes = (part[5000:] for part in table)
     model = fitted(table)
-    found = model.evaluate(X, y, nodes)
+    found = model.evaluate(X, y, nodes, disjoint=True)
     true = {"accuracy": model.score(X, y), "auc": roc_auc_score(y, model.decision_function(X))}
     for name, value in true.items():
         assert abs(found.figures[name].value - value) < 4 * found.figures[name].error < 0.2
@@ -36,9 +37,9 @@ def test_figures_are_near_the_truth_in_one_statement_with_the_training(table):
     assert said.epsilon == pytest.approx(model.privacy_.epsilon) and said.groups == model.privacy_.groups
     assert sum(g.event.records * len(g.nodes) for g in said.held_out) == 4000
     said.verify()
-    louder = model.evaluate(X, y, nodes, epsilon=3.0)
+    louder = model.evaluate(X, y, nodes, epsilon=3.0, disjoint=True)
     assert louder.statement.epsilon == pytest.approx(3.0, rel=1e-3)
-    assert louder.spent > 3.0 > found.spent == pytest.approx(1.0, rel=1e-3)  # the second look adds to the first
+    assert louder.spent > 3.0 > found.spent == pytest.approx(1.0, rel=1e-3)  # the second evaluation adds to the first
 
 
 def test_thresholds_and_probabilities_are_made_of_the_one_evaluation(table):
@@ -59,19 +60,65 @@ def test_of_people_one_record_each_and_of_secret_runs_secret_noise(table):
     X, y, nodes = (part[5000:] for part in table)
     model = fitted(table, random_state=None, rounds=3)
     people = np.arange(4000) // 2
-    found = model.evaluate(X, y, nodes, people, ask="right")
-    asked = sum(group.event.records * len(group.nodes) for group in found.statement.held_out)
-    assert asked == len({(n, p) for n, p in zip(nodes.tolist(), people.tolist(), strict=True)})
+    found = model.evaluate(X, y, nodes, people, metrics="right", disjoint=True)
+    requested = sum(group.event.records * len(group.nodes) for group in found.statement.held_out)
+    assert requested == len({(n, p) for n, p in zip(nodes.tolist(), people.tolist(), strict=True)})
     assert found.statement.secure and not found.statement.simulation
-    other = model.evaluate(X, y, nodes, people, ask="right")
-    assert found.sums[0] != other.sums[0] or found.sums[0] != model.evaluate(X, y, nodes, people, ask="right").sums[0]
+    other = model.evaluate(X, y, nodes, people, metrics="right")
+    assert (
+        found.sums[0] != other.sums[0] or found.sums[0] != model.evaluate(X, y, nodes, people, metrics="right").sums[0]
+    )
+
+
+def test_training_records_and_others_cost_the_same(table):
+    """Whether a record is in both is never informed: neither by ε, nor by a refusal, nor by the words."""
+    X, y, nodes = table
+    model = fitted(table)
+    fresh, same, turned = (
+        model.evaluate(X[rows], y[rows], nodes[rows], metrics="right")
+        for rows in (np.arange(4000, 9000), np.arange(5000), np.arange(5000)[::-1])
+    )
+    events = [model.privacy_.worst.event, same.statement.later[0].event]
+    assert same.statement.epsilon == sequential_epsilon(events, 1e-5) == pytest.approx(1.475, abs=2e-3)
+    assert turned.statement == same.statement
+    for found in (fresh, same):
+        said = found.statement
+        said.verify()
+        assert said.epsilon == pytest.approx(1.475, abs=2e-3) and said.epsilon_rdp >= said.epsilon
+        assert not said.held_out and "may have been trained on, too" in said.paragraph()
+        assert PrivacyStatement.from_json(said.to_json()) == said
+        with pytest.raises(PrivacyError, match="evaluate a model once"):
+            with_evaluation(said, {0: events[0]})
+        with pytest.raises(PrivacyError, match="evaluate a model once"):
+            with_held_out(said, {0: events[0]}, declared=True)
+    assert same.statement.risk(0.01) == pytest.approx(np.exp(same.statement.epsilon) * 0.01 + 1e-5)
+
+
+def test_what_somebody_declares_is_said_with_the_guarantee(table):
+    X, y, nodes = (part[5000:] for part in table)
+    model = fitted(table, random_state=None, rounds=3)
+    proviso = "provided that no record is in both training and evaluation"
+    assert proviso not in model.privacy_.paragraph()
+    said = model.evaluate(X, y, nodes, disjoint=True).statement
+    said.verify()
+    assert said.epsilon == pytest.approx(1.0, rel=1e-3) and said.declared
+    assert said.verdict().endswith(f", {proviso}.") and proviso in said.covers
+    assert "no record is in both training and evaluation, as whoever evaluated" in said.assumptions[-1]
+    assert PrivacyStatement.from_json(said.to_json()) == said
+    with pytest.raises(PrivacyError, match="verdict is"):
+        PrivacyStatement.from_dict({name: value for name, value in said.to_dict().items() if name != "declared"})
+    people = np.arange(4000) // 2
+    X0, y0, _ = table
+    model = PrivateClassifier(classes=(0, 1), row_norm=1.5, rounds=5).fit(
+        X0[:6000], y0[:6000], user_ids=np.arange(6000) // 30
+    )
+    said = model.evaluate(X, y, user_ids=people, metrics="right", disjoint=True).statement
+    assert "provided that no person is in both" in said.verdict()
 
 
 def test_what_cannot_be_evaluated_is_refused(table):
     X, y, nodes = table
     model = fitted(table)
-    with pytest.raises(PrivacyError, match="records that the model was trained on"):
-        model.evaluate(X[:5000], y[:5000], nodes[:5000])
     with pytest.raises(DataError, match="node 'd' was not in fit"):
         model.evaluate(X[:9], y[:9], ["d"] * 9)
     with pytest.raises(DataError, match="class 2 in record 0, which the model does not know"):
@@ -93,10 +140,10 @@ def test_a_regression_is_evaluated_too(table):
 def test_a_guarantee_for_people_is_evaluated_by_people_or_not_at_all(table):
     X, y, _ = table
     people = np.arange(9000) // 30
-    model = PrivateClassifier(classes=(0, 1), row_norm=1.5, rounds=50).fit(X[:6000], y[:6000], units=people[:6000])
+    model = PrivateClassifier(classes=(0, 1), row_norm=1.5, rounds=50).fit(X[:6000], y[:6000], user_ids=people[:6000])
     with pytest.raises(PrivacyError, match="for people, each with all of their rows"):
         model.evaluate(X[6000:], y[6000:])
-    found = model.evaluate(X[6000:], y[6000:], units=people[6000:], ask="right")
+    found = model.evaluate(X[6000:], y[6000:], user_ids=people[6000:], metrics="right")
     assert found.records == 100 and found.statement.unit == "one person"
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import matplotlib
 import pytest
 
+from sottovoce import plugins
+
 GALLERY = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 
 
@@ -15,12 +17,15 @@ def test_an_example_runs(script, capsys, monkeypatch):
     import matplotlib.pyplot as plt
 
     monkeypatch.setattr(plt, "show", lambda: None)
+    known = set(plugins.REGISTERED)
     before = matplotlib.get_backend()
     plt.switch_backend("template")
     try:
         runpy.run_path(str(script), run_name="__main__")
         drawn = [plt.figure(number).axes for number in plt.get_fignums()]
     finally:
+        for kind, name in set(plugins.REGISTERED) - known:  # what an example registers is not for other tests
+            plugins.unregister(kind, name)
         plt.close("all")
         plt.switch_backend(before)
     said = capsys.readouterr().out

@@ -11,7 +11,7 @@ import warnings
 import numpy as np
 import pytest
 
-from sottovoce import Facts, PrivateRegressor, plan
+from sottovoce import PrivateRegressor, PublicInputs, plan
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.planner.regression import EXPLAINED, SPREAD
 from sottovoce.problem.least_squares import USUAL_MEAN, NoisyLeastSquares
@@ -84,7 +84,7 @@ def test_where_noise_hides_everything_it_warns_and_is_the_middle_of_the_range(tr
     assert model.plan_.predicted >= EXPLAINED
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        regressor(0.01, method="mean").fit(X, Y)  # who asks for a constant gets one
+        regressor(0.01, method="mean").fit(X, Y)  # who requests for a constant gets one
         regressor(4.0).fit(X, Y)
 
 
@@ -98,8 +98,10 @@ def test_losses_without_statistics_stay_near_the_middle_too(loss):
 
 def test_a_bend_beyond_the_range_is_no_bend():
     """huber(1e9) of targets within ±1 is the squared loss, and has no more noise than that."""
-    facts = {"sizes": (400,), "features": 5, "epsilon": 1.0, "delta": 1e-5, "intercept": 0.5}
-    far, squared = (plan(Facts(loss=loss, **facts), method="descent").spec for loss in ("huber(1e9)", "squared"))
+    inputs = {"sizes": (400,), "features": 5, "epsilon": 1.0, "delta": 1e-5, "intercept": 0.5}
+    far, squared = (
+        plan(PublicInputs(loss=loss, **inputs), method="descent").spec for loss in ("huber(1e9)", "squared")
+    )
     assert far.privacy.clip == squared.privacy.clip and far.algorithm == squared.algorithm
 
 
@@ -160,8 +162,8 @@ def test_a_noisy_mean_is_hardly_worse_than_the_middle_and_better_where_it_is_kno
     for mean in (0.0, 0.2, 0.6):
         found = []
         for cross, square in zip(*rng.normal(0.0, s, (2, 400)).tolist(), strict=True):
-            told = B * mean + cross / (math.sqrt(2.0) * B), mean**2 + 0.05 + square / B**2
-            fit = NoisyLeastSquares(np.array([[B**2]]), np.array(told[:1]), told[1], s, B, B).solve()
+            details = B * mean + cross / (math.sqrt(2.0) * B), mean**2 + 0.05 + square / B**2
+            fit = NoisyLeastSquares(np.array([[B**2]]), np.array(details[:1]), details[1], s, B, B).solve()
             found.append((B * fit.x[0] - mean) ** 2)
         errors[mean] = np.mean(found)
     assert errors[0.0] < min(deviation**2, 0.25 * USUAL_MEAN**2)
@@ -173,7 +175,7 @@ def test_a_noisy_mean_is_hardly_worse_than_the_middle_and_better_where_it_is_kno
 def test_more_noise_is_never_foreseen_to_be_better():
     for features, size in itertools.product((3, 50, 800), (1, 40, 3000)):
         losses = [
-            plan(Facts((size,), features, epsilon, 1e-5, "squared", intercept=0.5), method="auto").predicted
+            plan(PublicInputs((size,), features, epsilon, 1e-5, "squared", intercept=0.5), method="auto").predicted
             for epsilon in (1e-6, 1e-3, 0.1, 1.0, 10.0, 1e3)
         ]
         assert all(after <= before + 0.02 for before, after in itertools.pairwise(losses)), (features, size, losses)

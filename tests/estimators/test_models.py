@@ -8,9 +8,9 @@ from sklearn.svm import LinearSVC
 
 from sottovoce import PrivateClassifier, PrivateRegressor
 from sottovoce.errors import DataError
-from sottovoce.estimators.base import refuse_missing
+from sottovoce.estimators.base import check_no_missing
 from sottovoce.privacy.sampling import Fixed, Full, Poisson
-from sottovoce.problem.regularisers import l2
+from sottovoce.problem.regularizers import l2
 
 
 @pytest.fixture
@@ -115,8 +115,8 @@ def test_every_node_has_a_model_and_their_mean_is_the_model(data):
     assert model.node_coef_.shape == (3, 1, 4) and model.node_intercept_.shape == (3, 1)
     assert np.allclose(model.node_coef_.mean(axis=0), model.coef_) and model.nodes_.tolist() == ["10", "11", "12"]
     assert np.ptp(model.node_coef_, axis=0).max() > 0
-    dealt = classifier(classes=["a", "b"], graph="ring", activation="matching(1)", n_nodes=3).fit(X, y)
-    assert np.array_equal(dealt.coef_, model.coef_)  # rows are dealt in turn
+    partitioned = classifier(classes=["a", "b"], graph="ring", activation="matching(1)", n_nodes=3).fit(X, y)
+    assert np.array_equal(partitioned.coef_, model.coef_)  # rows are assigned in turn
 
 
 def test_where_an_owners_rows_stand_in_the_table_does_not_matter(data):
@@ -191,11 +191,11 @@ def test_a_warm_start_goes_on_from_the_last_model_and_adds_up_its_price(data):
     assert model.spent_.epsilon == first.epsilon and model.spent_.fits == 1
     model.fit(X, y)
     assert model.spec_.seed not in (0, None) and model.privacy_.simulation  # new noise, not the same again
-    assert model.spec_.algorithm.distance.centre is not None and np.linalg.norm(model.coef_) > np.linalg.norm(cold)
+    assert model.spec_.algorithm.distance.center is not None and np.linalg.norm(model.coef_) > np.linalg.norm(cold)
     assert first.epsilon < model.spent_.epsilon < 2 * first.epsilon and model.spent_.fits == 2
     twice = classifier(epsilon=model.spent_.epsilon, rounds=10, alpha=1e-3, n_nodes=2).fit(X, y)  # Gaussian: one curve
     assert twice.privacy_.worst.event.sigma == pytest.approx(model.privacy_.worst.event.sigma, rel=1e-2)
-    assert classifier(rounds=5, alpha=1e-3, n_nodes=2).fit(X, y).fit(X, y).spent_.fits == 5  # whoever fits them
+    assert classifier(rounds=5, alpha=1e-3, n_nodes=2).fit(X, y).fit(X, y).spent_.fits == 5  # anyone who fits them
     model.set_params(epsilon=None).fit(X, y)
     assert model.spent_.epsilon == float("inf") and "without noise" in model.spent_.verdict()
     with pytest.raises(ValueError, match="goes on from a model of other nodes"):
@@ -240,6 +240,6 @@ def test_without_noise_a_softmax_model_is_scikit_learns(data):
 )
 def test_a_record_without_a_label_is_named(labels):
     with pytest.raises(DataError, match="no label for record 1"):
-        refuse_missing(labels, "y", "label")
-    refuse_missing(labels[:1], "y", "label")
-    refuse_missing(np.arange(2), "y", "label")
+        check_no_missing(labels, "y", "label")
+    check_no_missing(labels[:1], "y", "label")
+    check_no_missing(np.arange(2), "y", "label")

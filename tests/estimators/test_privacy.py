@@ -16,17 +16,17 @@ NODES = np.arange(ROWS) % 3
 HOME = int(NODES[CHANGED])
 
 CASES = {
-    "hinge": PrivateClassifier(shape=False, classes=(0, 1), row_norm=1.0),
+    "hinge": PrivateClassifier(private_scaling=False, classes=(0, 1), row_norm=1.0),
     "poisson": PrivateClassifier(
-        shape=False, classes=(0, 1), row_norm=1.0, sampling="poisson", batch=8, loss="logistic"
+        private_scaling=False, classes=(0, 1), row_norm=1.0, sampling="poisson", batch=8, loss="logistic"
     ),
     "pairs": PrivateClassifier(
-        shape=False, classes=(0, 1), row_norm=1.0, activation="edges(1)", sampling="fixed", batch=4
+        private_scaling=False, classes=(0, 1), row_norm=1.0, activation="edges(1)", sampling="fixed", batch=4
     ),
-    "softmax": PrivateClassifier(shape=False, classes=(0, 1, 2), row_norm=1.0),
-    "one-vs-rest": PrivateClassifier(shape=False, classes=(0, 1, 2), row_norm=1.0, loss="hinge"),
+    "softmax": PrivateClassifier(private_scaling=False, classes=(0, 1, 2), row_norm=1.0),
+    "one-vs-rest": PrivateClassifier(private_scaling=False, classes=(0, 1, 2), row_norm=1.0, loss="hinge"),
     "huber": PrivateRegressor(target_bounds=(0, 2), row_norm=1.0),
-    "people": PrivateClassifier(shape=False, classes=(0, 1, 2), row_norm=1.0),
+    "people": PrivateClassifier(private_scaling=False, classes=(0, 1, 2), row_norm=1.0),
 }
 
 
@@ -36,12 +36,12 @@ def case(request):
     rng = np.random.default_rng(1)
     estimator = clone(CASES[request.param]).set_params(random_state=5, rounds=12, epsilon=3.0)
     X, y = rng.normal(size=(ROWS, 3)), rng.integers(0, len(getattr(estimator, "classes", (0, 1))), ROWS)
-    units = np.arange(ROWS) // 12 * 3 + NODES if request.param == "people" else None  # four rows a person and node
-    mine = np.arange(ROWS) == CHANGED if units is None else units == units[CHANGED]
+    user_ids = np.arange(ROWS) // 12 * 3 + NODES if request.param == "people" else None  # four rows a person and node
+    mine = np.arange(ROWS) == CHANGED if user_ids is None else user_ids == user_ids[CHANGED]
     other_X, other_y = X.copy(), y.copy()
     other_X[mine], other_y[mine] = 100 * rng.normal(size=3), 1 - np.minimum(y[mine], 1)
     tables = (X, y), (other_X, other_y)
-    return estimator, [estimator._prepare(*table, NODES, units) for table in tables]
+    return estimator, [estimator._prepare(*table, NODES, user_ids) for table in tables]
 
 
 def jobs(runs):
@@ -118,7 +118,7 @@ def test_nothing_is_computed_from_the_data_outside_the_mechanism(monkeypatch, ca
     estimator, _ = case
 
     def peeked(*_):
-        raise AssertionError("somebody looked")
+        raise AssertionError("someone examined")
 
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(ROWS, 3)), rng.integers(0, 2, ROWS)
@@ -126,7 +126,7 @@ def test_nothing_is_computed_from_the_data_outside_the_mechanism(monkeypatch, ca
         monkeypatch.setattr(Problem, name, peeked)
     estimator.set_params(random_state=None).fit(X, y)
     assert len(estimator.history_) == 0 and not estimator.privacy_.simulation
-    with pytest.raises(AssertionError, match="somebody looked"):
+    with pytest.raises(AssertionError, match="someone examined"):
         estimator.set_params(random_state=0, track=True).fit(X, y)
 
 
@@ -165,21 +165,21 @@ def test_a_person_counts_once_however_many_rows():
     X, y = rng.normal(size=(300, 3)), rng.integers(0, 2, 300)
     person = np.array([f"p{i}" for i in rng.integers(0, 60, 300)])
     settings = {"classes": (0, 1), "row_norm": 2.0, "random_state": 0, "n_nodes": 2}
-    model = PrivateClassifier(**settings).fit(X, y, units=person)
+    model = PrivateClassifier(**settings).fit(X, y, user_ids=person)
     assert model.privacy_.unit == "one person" and "every person would have" in model.privacy_.verdict()
     assert sum(group.event.records * len(group.nodes) for group in model.privacy_.groups) == len(np.unique(person))
     by_record = PrivateClassifier(**settings).fit(X, y)
     assert model.privacy_.worst.event.sigma > 3 * by_record.privacy_.worst.event.sigma  # sixty people, not 300 records
-    everyone_once = PrivateClassifier(**settings).fit(X, y, units=np.arange(300))
+    everyone_once = PrivateClassifier(**settings).fit(X, y, user_ids=np.arange(300))
     assert np.array_equal(everyone_once.coef_, by_record.coef_)
     tripled = (np.repeat(X, 3, axis=0), np.repeat(y, 3))  # three copies of a record are no more than the record
-    thrice = PrivateClassifier(**settings).fit(*tripled, units=np.repeat(np.arange(300), 3))
+    thrice = PrivateClassifier(**settings).fit(*tripled, user_ids=np.repeat(np.arange(300), 3))
     assert np.allclose(thrice.coef_, by_record.coef_, rtol=1e-9)
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 1.7, 12.0])
 def test_no_fit_spends_more_than_it_was_given(epsilon):
-    """Not by a rounding error either: whoever checks the statement compares numbers."""
+    """Not by a rounding error either: anyone who checks the statement compares numbers."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(90, 2)), rng.integers(0, 2, 90)
     for rounds in (1, 3, 7, 250):
@@ -207,6 +207,6 @@ def test_warm_starts_people_and_classes_are_secure_too():
     X, y, ids = rng.uniform(-0.5, 0.5, (600, 3)), np.arange(600) % 3, np.arange(600) // 2
     model = PrivateClassifier(row_norm=1.0, classes=[0, 1, 2], rounds=3, warm_start=True)
     for _ in range(2):
-        model.fit(X, y, nodes=ids % 2, units=ids)
+        model.fit(X, y, nodes=ids % 2, user_ids=ids)
         assert model.privacy_.secure and model.coef_.shape == (3, 3) and np.all(np.isfinite(model.coef_))
     assert model.spent_.fits == 2

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sottovoce.data.synthetic import sparse_text
 from sottovoce.errors import DataError, SpecError
 from sottovoce.estimators.transformers import PublicProjection
-from sottovoce.rows import row_norms
+from sottovoce.matrices import row_norms
 
 
 def test_rows_never_grow_and_each_is_mapped_by_itself():

@@ -13,7 +13,7 @@ import pytest
 from scipy import sparse
 from sklearn.linear_model import ElasticNet, LinearRegression
 
-from sottovoce import Facts, PrivateRegressor, plan
+from sottovoce import PrivateRegressor, PublicInputs, plan
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.planner.regression import EXPLAINED, OFF, RESIDUAL, _picture, longest_step
 from sottovoce.problem.losses import LOSSES
@@ -38,8 +38,8 @@ def regressor(epsilon=1.0, **more):
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 100.0, 1e4])
 @pytest.mark.parametrize("loss", ["huber(0.25)", "huber(1)", "absolute", "quantile(0.8)", "squared"])
 def test_no_step_is_longer_than_public_bounds_allow(loss, epsilon):
-    facts = Facts((500,) * 4, 11, epsilon, 1e-5, loss, intercept=0.5)
-    spec = plan(facts, clip=0.2 if loss == "squared" else None).spec
+    inputs = PublicInputs((500,) * 4, 11, epsilon, 1e-5, loss, intercept=0.5)
+    spec = plan(inputs, clip=0.2 if loss == "squared" else None).spec
     step, curvature = 1 / float(spec.algorithm.gamma(1)[0]), LOSSES.read(loss).smoothness * 1.25
     if math.isfinite(curvature):
         assert step < 2 / curvature
@@ -47,9 +47,12 @@ def test_no_step_is_longer_than_public_bounds_allow(loss, epsilon):
 
 
 def test_a_plan_for_targets_in_other_units_is_the_same():
-    facts = {"sizes": (800,), "features": 9, "epsilon": 1.0, "delta": 1e-5, "intercept": 0.5}
-    one, other = (plan(Facts(loss=f"huber({k})", **facts)).spec for k in (0.25, 250.0))
-    assert one.algorithm == other.algorithm and one == plan(Facts(loss="huber(0.25)", **facts), method="descent").spec
+    inputs = {"sizes": (800,), "features": 9, "epsilon": 1.0, "delta": 1e-5, "intercept": 0.5}
+    one, other = (plan(PublicInputs(loss=f"huber({k})", **inputs)).spec for k in (0.25, 250.0))
+    assert (
+        one.algorithm == other.algorithm
+        and one == plan(PublicInputs(loss="huber(0.25)", **inputs), method="descent").spec
+    )
 
 
 @pytest.mark.parametrize("nodes", [1, 5])
@@ -78,7 +81,7 @@ def test_outliers_and_heavy_tails_stay_within_their_bounds():
 def pictured(records=1500, columns=10, seed=0):
     """Records as the planner pictures them; rows are signs times deviations, so that all have the same length."""
     rng = np.random.default_rng(seed)
-    picture = _picture(Facts((records,), columns + 1, 1.0, 1e-5, intercept=0.5))
+    picture = _picture(PublicInputs((records,), columns + 1, 1.0, 1e-5, intercept=0.5))
     counts = picture.counts[:-1].astype(int)  # without the intercept's direction
     values, powers = np.repeat(picture.values[:-1], counts), np.repeat(picture.powers[:-1], counts)
     X = rng.choice([-1.0, 1.0], (5 * records, len(values))) * np.sqrt(values)
@@ -116,12 +119,12 @@ def test_where_nothing_can_be_learned_it_says_so_and_stays_near_a_constant():
 
 
 def test_the_plan_takes_statistics_where_they_win_and_gradients_where_those_do():
-    facts = {"features": 11, "delta": 1e-5, "loss": "squared", "intercept": 0.5}
-    few, many = Facts((300,), epsilon=0.5, **facts), Facts((20_000,), epsilon=100.0, **facts)
+    inputs = {"features": 11, "delta": 1e-5, "loss": "squared", "intercept": 0.5}
+    few, many = PublicInputs((300,), epsilon=0.5, **inputs), PublicInputs((20_000,), epsilon=100.0, **inputs)
     assert plan(few, method="auto").spec.algorithm.method.name == "dual_averaging"
     chosen = plan(many, method="auto")
     assert chosen.spec.algorithm.method.name == "statistics" and chosen.alternatives[0]["method"] == "statistics"
-    wide = Facts((20_000,), epsilon=100.0, **(facts | {"features": 5000}))
+    wide = PublicInputs((20_000,), epsilon=100.0, **(inputs | {"features": 5000}))
     assert plan(wide, method="auto").spec.algorithm.method.name == "dual_averaging"
 
 
@@ -138,7 +141,7 @@ def test_statistics_are_released_once_and_said_so(nodes):
 
 def test_people_are_protected_as_a_whole():
     X, y, held, truth = uniform(3000, 3)
-    model = regressor(20.0, method="statistics").fit(X, y, units=np.arange(3000) // 3)
+    model = regressor(20.0, method="statistics").fit(X, y, user_ids=np.arange(3000) // 3)
     assert model.privacy_.unit == "one person" and model.score(held, truth) > 0.9
 
 
@@ -230,4 +233,4 @@ def test_gradients_leave_no_statistics_to_ask():
     with pytest.raises(SpecError, match="coverage"):
         regressor(method="statistics").fit(X, y).predict_interval(X, 1.0)
     with pytest.raises(PrivacyError, match="clip"):
-        plan(Facts((100,), 3, 1.0, 1e-5, "squared"))
+        plan(PublicInputs((100,), 3, 1.0, 1e-5, "squared"))

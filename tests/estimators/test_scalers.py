@@ -58,9 +58,19 @@ def test_sparse_stays_sparse_where_zero_stays_zero():
         PublicScaler(bounds=(0, 4)).fit(X).transform(X)
 
 
-@pytest.mark.parametrize("bounds", [3, (1, 0), (0, np.inf), [(0, 1)] * 2, "wide", [(0, 1), (1, 1), (0, 1)], None])
+@pytest.mark.parametrize("bounds", [3, (1, 0), (0, np.inf), [(0, 1)] * 2, "wide", [(0, 1), (1, 1), (0, 1)]])
 def test_bounds_that_are_none_are_refused(bounds):
     with pytest.raises(SpecError, match="bounds must be"):
         PublicScaler(bounds=bounds).fit(np.zeros((2, 3)))
     with pytest.raises(SpecError, match="bound must be a public number"):
         RowNormalizer(bound=-1).fit(np.zeros((2, 3)))
+
+
+def test_a_scaler_without_bounds_is_refused_whatever_the_records_are():
+    """Without them every column once became a constant, silently."""
+    said = set()
+    for X in (np.zeros((3, 2)), np.array([[20.0, 300.0], [65.0, 9000.0]]), np.full((4, 2), 0.5)):
+        with pytest.raises(SpecError, match=r"has no bounds.*give public ones") as refused:
+            PublicScaler().fit(X)
+        said.add(str(refused.value))
+    assert len(said) == 1  # the message reveals nothing about the records

@@ -1,4 +1,4 @@
-"""PrivateSearchCV: one guarantee for the whole search, kept secrets, the better plan found, the price told."""
+"""PrivateSearchCV: one guarantee for the whole search, kept secrets, the better plan found, the cost reported."""
 
 import warnings
 
@@ -8,9 +8,9 @@ from sklearn.base import clone
 
 from sottovoce import PrivateClassifier, PrivateRegressor, PrivateSearchCV
 from sottovoce.errors import PrivacyError, SpecError
-from sottovoce.estimators.spent import KNOWN, Records
-from sottovoce.privacy.accounting import price
-from sottovoce.privacy.compound import JointEvent, SearchEvent
+from sottovoce.estimators.composition import KNOWN, Fit, Records
+from sottovoce.privacy.accounting import compute_epsilon
+from sottovoce.privacy.composite_events import JointEvent, SearchEvent
 from sottovoce.privacy.events import FullEvent
 from sottovoce.privacy.statement import statement_of, with_held_out
 
@@ -39,7 +39,7 @@ def test_the_better_plan_is_found_at_one_price():
     said.verify()
     assert found.run_epsilon_ == pytest.approx(found.best_estimator_.epsilon) and found.run_epsilon_ < 0.75
     assert found.scores_ is None  # nor is anything else kept of the other runs
-    assert "That is foreseen to cost" in found.worth_
+    assert "That is foreseen to cost" in found.summary_
 
 
 def test_runs_that_nobody_sees_cost_nothing_more():
@@ -62,7 +62,7 @@ def test_several_owners_see_all_runs_and_pay_for_all():
 
 def test_without_a_seed_everything_is_secret_and_people_are_whole():
     ids = np.arange(6000) // 3
-    found = search(random_state=None, runs=2).fit(X, y, units=ids)
+    found = search(random_state=None, runs=2).fit(X, y, user_ids=ids)
     assert found.privacy_.secure and found.privacy_.unit == "one person"
     assert found.privacy_.groups[0].event.records + found.privacy_.held_out[0].event.records == 2000
 
@@ -100,37 +100,38 @@ def test_where_not_everybody_speaks_the_statement_is_of_the_runs_that_were_made(
         return self
 
     monkeypatch.setattr(PrivateClassifier, "fit", watched)
-    model = clone(MODEL).set_params(activation="edges(1)", sampling="poisson", batch=50, shape=False)
+    model = clone(MODEL).set_params(activation="edges(1)", sampling="poisson", batch=50, private_scaling=False)
     said = search({"rounds": [3, 30]}, model, random_state=None).fit(X, y, nodes=np.arange(6000) % 5).privacy_
     for node in range(5):
         mine = [next(g.event for g in one.groups if node in g.nodes) for one in made]
         stated = next(g for g in said.groups if node in g.nodes)
-        assert stated.epsilon >= price(mine, said.delta).epsilon * (1 - 1e-9)
+        assert stated.epsilon >= compute_epsilon(mine, said.delta).epsilon * (1 - 1e-9)
         assert getattr(stated.event, "releases", (stated.event,))[-1] == mine[-1]
     said.verify()
 
 
 def test_a_record_that_was_held_out_has_spent_what_its_test_cost():
-    records = Records([()], np.zeros(4, dtype=np.int64), [])
+    records = Records(np.zeros(4, dtype=np.int64))
     trained, tested = FullEvent(2, 2, 1.0, 50.0, 1), FullEvent(2, 2, 1.0, 5.0, 1)
     said = with_held_out(statement_of([trained], 1e-5, "transcript", False), {0: tested})
-    records.add(said, np.zeros(4, dtype=np.int64), np.array([1, 2]))
-    assert records.spent().epsilon == price([tested], 1e-5).epsilon == said.epsilon
+    records.add(Fit(said), np.zeros(4, dtype=np.int64), np.array([1, 2]))
+    assert records.spent().epsilon == compute_epsilon([tested], 1e-5).epsilon == said.epsilon
 
 
 @pytest.mark.filterwarnings("default")
 def test_warnings_do_not_tell_how_many_runs_there_were(monkeypatch):
-    told = []
+    details = []
     for runs in (1, 4):
         monkeypatch.setattr("sottovoce.privacy.search.draw", lambda *law, runs=runs: runs)
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
             search(model=PrivateClassifier(classes=(0, 1), rounds=5)).fit(X, y)
-        told.append([str(one.message) for one in seen])
-    assert told[0] == told[1] and any("row_norm was not given" in words for words in told[0])
+        details.append([str(one.message) for one in seen])
+    assert details[0] == details[1] and any("row_norm was not given" in words for words in details[0])
 
 
-def test_records_of_a_search_are_not_asked_again():
+def test_records_of_a_search_that_are_asked_again_add_up():
     found = search().fit(X, y)
-    with pytest.raises(PrivacyError, match="would use a second time"):
-        found.best_estimator_.evaluate(X, y)
+    said = found.best_estimator_.evaluate(X, y).statement
+    assert said.epsilon > 2.0 and said.later and said.held_out
+    said.verify()

@@ -56,8 +56,9 @@ def test_what_is_public_of_weights_is_in_the_plan_and_what_is_not_is_not(rare):
     X, y = rare
     weighted = model(class_weight={0: 1.0, 1: 11.5}, prior=PRIOR, max_weight=1.0)
     choice = weighted._prepare(X, y, None, None).choice
-    assert weighted._mean_weight() == pytest.approx((0.92 + 0.08 * 11.5) / 11.5)
-    assert model(class_weight={0: 1.0, 1: 11.5}).fit(X, y)._mean_weight() == pytest.approx(0.16, rel=0.01)
+    assert weighted._pose(y, None, False).weighing.mean == pytest.approx((0.92 + 0.08 * 11.5) / 11.5)
+    unknown = model(class_weight={0: 1.0, 1: 11.5})._pose(y, None, False)
+    assert unknown.weighing.mean == pytest.approx(0.16, rel=0.01)
     flipped = weighted._prepare(X, 1 - y, None, None, np.linspace(0, 1, len(y))).choice
     assert choice == flipped and choice.predicted > model()._prepare(X, y, None, None).choice.predicted
     assert isinstance(choice.spec.privacy.noise, Private) and choice.spec.privacy.noise.epsilon == 1.0
@@ -98,10 +99,10 @@ def test_a_prior_starts_the_constant_term_at_its_log_odds(rare):
         fitted = model(loss=loss, prior=PRIOR, rounds=1, epsilon=1e-2, alpha=0.0).fit(X[:2000], y[:2000])
         assert fitted.intercept_[0] == pytest.approx(np.log(0.08 / 0.92), abs=1.5)
     assert model(prior=(0.92, 0.08), **few).fit(X, y).spec_ == model(prior=PRIOR, **few).fit(X, y).spec_
-    balanced = model(prior=PRIOR, class_weight="balanced", shape=False)  # whole weights leave even odds
-    assert balanced._started(balanced._prepare(X, y, None, None).spec).algorithm.distance.centre is None
+    balanced = model(prior=PRIOR, class_weight="balanced", private_scaling=False)  # whole weights leave even odds
+    assert balanced._prepare(X, y, None, None).spec.algorithm.distance.center is None
     three = model(classes=(0, 1, 2), prior=(0.5, 0.25, 0.25), **few).fit(X, y)
-    assert three.spec_.algorithm.distance.centre is not None and np.all(np.isfinite(three.coef_))
+    assert three.spec_.algorithm.distance.center is not None and np.all(np.isfinite(three.coef_))
 
 
 def test_sample_weights_are_clipped_at_a_public_bound(rare):
@@ -139,7 +140,7 @@ def test_wrong_weights_are_one_sentence(rare, what, error, words):
 def test_wrong_sample_weights_and_targets_are_one_sentence(rare):
     X, y = rare
     of_all = np.ones(6000)
-    for wrong, words in ((np.ones(3), "one for each of 6000"), (-of_all, "not negative"), (0 * of_all, "zero")):
+    for wrong, words in ((np.ones(3), "one for each of 6000"), (-of_all, "not negative")):
         with pytest.raises(DataError, match=words):
             model(max_weight=1.0).fit(X, y, sample_weight=wrong)
     with pytest.raises(DataError, match=r"y has 2 columns.*fit one model for each column"):
@@ -180,7 +181,10 @@ def lifted(fitted, drowned):
 @pytest.mark.parametrize("more", [{}, {"n_nodes": 5, "trust": 1}, {"random_state": None}])
 def test_half_of_the_weights_and_a_threshold_lift_a_rare_class_further(drowned, more):
     X, y = drowned
-    whole, half = (model(shape=shape, **BALANCED, **more).fit(X[:6000], y[:6000]) for shape in (False, "auto"))
+    whole, half = (
+        model(private_scaling=private_scaling, **BALANCED, **more).fit(X[:6000], y[:6000])
+        for private_scaling in (False, "auto")
+    )
     assert whole.spec_.privacy.balance.total == 0 and half.spec_.privacy.balance.total == 0.04
     # without a seed 30 fits gave 0.943 ± 0.010, 0.919 at the least; whole weights 0.86 ± 0.05, and 0.95 elsewhere
     least = 0.88 if "random_state" in more else max(0.6, lifted(whole, drowned) + 0.03)
@@ -211,7 +215,7 @@ def test_probabilities_are_of_classes_as_the_weights_make_them(drowned):
 
 def test_people_and_weights_of_records_go_with_it(drowned):
     X, y = drowned
-    people = model(**BALANCED, epsilon=2.0, random_state=None).fit(X[:6000], y[:6000], units=np.arange(6000) // 2)
+    people = model(**BALANCED, epsilon=2.0, random_state=None).fit(X[:6000], y[:6000], user_ids=np.arange(6000) // 2)
     assert people.spec_.privacy.balance.total and people.privacy_.unit == "one person"
     run = model(**BALANCED, max_weight=2.0)._prepare(X[:6000], y[:6000], None, None, np.where(y[:6000], 1.0, 2.0))
     first, second = run.spec.privacy.balance.weights
@@ -230,9 +234,9 @@ def test_the_constant_term_starts_where_half_of_the_weights_leave_it(drowned):
     """From 0 the common class would pull at what all records share, which costs order where that is not taken off."""
     X, y = drowned
     fitted = model(**BALANCED)
-    spec = fitted._started(fitted._prepare(X[:6000], y[:6000], None, None).spec)
+    spec = fitted._prepare(X[:6000], y[:6000], None, None).spec
     first, second = spec.privacy.balance.weights
-    odds = spec.algorithm.distance.centre[-1] * spec.problem.intercept
+    odds = spec.algorithm.distance.center[-1] * spec.problem.intercept
     assert odds == pytest.approx(np.log(0.04 * second / (0.96 * first))) == pytest.approx(np.log(0.04 / 0.96) / 2)
 
 
@@ -245,8 +249,8 @@ def test_records_of_zeros_and_ones_keep_their_order(stored):
     X, held = stored(Z[:8000] / np.sqrt(12)), stored(Z[8000:] / np.sqrt(12))
     settings = BALANCED | {"prior": (1 - y.mean(), y.mean())}
     areas = [
-        np.mean([roc_auc_score(y[8000:], model(shape=shape, random_state=seed, **settings).fit(X, y[:8000])
+        np.mean([roc_auc_score(y[8000:], model(private_scaling=scaling, random_state=seed, **settings).fit(X, y[:8000])
                                .decision_function(held)) for seed in (0, 1)])
-        for shape in (False, "auto")
+        for scaling in (False, "auto")
     ]  # fmt: skip
     assert areas[1] > areas[0] - 0.01, areas

@@ -9,12 +9,12 @@ from sklearn.metrics import average_precision_score, balanced_accuracy_score, ro
 
 from sottovoce.evaluation import curves
 
-labelled = st.lists(st.tuples(st.integers(-6, 6), st.booleans()), min_size=2, max_size=60).filter(
+labeled = st.lists(st.tuples(st.integers(-6, 6), st.booleans()), min_size=2, max_size=60).filter(
     lambda some: 0 < sum(positive for _, positive in some) < len(some)
 )
 
 
-@given(labelled)
+@given(labeled)
 def test_areas_and_precisions_are_scikit_learns_with_ties_too(some):
     scores, positive = np.array([s for s, _ in some], dtype=float), np.array([p for _, p in some])
     values, h = curves.exact(scores, positive)
@@ -26,7 +26,7 @@ def test_areas_and_precisions_are_scikit_learns_with_ties_too(some):
     assert curves.accuracy(table) == pytest.approx(np.mean((scores >= 0) == positive), abs=1e-12)
 
 
-@given(labelled, st.floats(0.05, 0.95))
+@given(labeled, st.floats(0.05, 0.95))
 def test_a_threshold_reaches_its_recall_and_keeps_to_its_rate_and_no_other_does_better(some, wanted):
     scores, positive = np.array([s for s, _ in some], dtype=float), np.array([p for _, p in some])
     values, h = curves.exact(scores, positive)
@@ -41,15 +41,15 @@ def test_a_threshold_reaches_its_recall_and_keeps_to_its_rate_and_no_other_does_
 
 def test_calibration_finds_the_link_that_made_the_labels():
     rng = np.random.default_rng(0)
-    centres = np.linspace(-2, 2, 40)
-    true = expit(3.0 * centres - 1.0)
+    centers = np.linspace(-2, 2, 40)
+    true = expit(3.0 * centers - 1.0)
     h = np.stack([10_000 * (1 - true), 10_000 * true])
-    a, b = curves.platt(centres, h, 1.0, (1.0, 0.0))
+    a, b = curves.platt(centers, h, 1.0, (1.0, 0.0))
     assert a == pytest.approx(3.0, rel=0.02) and b == pytest.approx(-1.0, rel=0.02)
-    assert curves.calibration_error(curves.sigmoid(centres, (a, b)), h) < 0.002
-    assert curves.calibration_error(curves.sigmoid(centres, (1.0, 0.0)), h) > 0.1
+    assert curves.calibration_error(curves.sigmoid(centers, (a, b)), h) < 0.002
+    assert curves.calibration_error(curves.sigmoid(centers, (1.0, 0.0)), h) > 0.1
     noisy = h + 1e4 * rng.normal(size=h.shape)  # nothing is left to be seen: what was public stays
-    a, b = curves.platt(centres, 1e-3 * noisy, 1e6, (1.5, 0.0))
+    a, b = curves.platt(centers, 1e-3 * noisy, 1e6, (1.5, 0.0))
     assert a == pytest.approx(1.5, rel=0.02) and abs(b) < 0.02
 
 

@@ -8,9 +8,9 @@ from sklearn.metrics import r2_score, roc_auc_score
 
 from sottovoce.errors import SpecError
 from sottovoce.evaluation import RIGHT, Held, Model, Part, Tally, evaluate, private, seeded
-from sottovoce.privacy.accounting import price
-from sottovoce.privacy.pairs import PairsLaw
-from sottovoce.privacy.release import SecretPairs, Setting
+from sottovoce.privacy.accounting import compute_epsilon
+from sottovoce.privacy.pairs import PairsChoice
+from sottovoce.privacy.release import MechanismContext, SecretPairs
 from sottovoce.privacy.sampling import Full
 
 SIZES = np.array([300, 500, 200])
@@ -22,7 +22,7 @@ def spread(law=None, part=RIGHT, adversary=None, repeats=400):
     return tally, np.array([tally.answers(part, sums, seeded(k)) - sums for k in range(repeats)])
 
 
-def refuse_scale(draws, scale):
+def check_scale(draws, scale):
     """Whether some thousand numbers are not of this deviation: four standard errors."""
     many = draws.size
     return abs(draws.std() / scale - 1.0) > 4.0 / np.sqrt(2 * many) + 1.0 / (24 * scale**2)
@@ -34,30 +34,32 @@ def test_noise_has_the_scale_that_is_accounted_and_no_other(part):
     z = tally.events[0].noise_multiplier
     scale = z * part.diameter / part.share**0.5
     assert tally.noise(part) == pytest.approx(np.full(3, scale), rel=2e-3)
-    assert not refuse_scale(draws, scale)
-    assert refuse_scale(draws, 0.9 * scale) and refuse_scale(draws, 1.1 * scale)
+    assert not check_scale(draws, scale)
+    assert check_scale(draws, 0.9 * scale) and check_scale(draws, 1.1 * scale)
     assert np.all(draws == np.round(draws)) and abs(draws.mean()) < 4 * scale / np.sqrt(draws.size)
 
 
 def test_parts_together_are_the_one_gaussian_that_is_priced():
-    """1/z² of the parts adds up to that of the event, whose ε is the one that was asked for."""
+    """1/z² of the parts adds up to that of the event, whose ε is the one that was requested."""
     tally = Tally.of(SIZES, 0.7, 1e-6)
     event = tally.events[1]
     shares = [private.SPENT_ROUGH, 1 - private.SPENT_ROUGH]
     multipliers = [tally.noise(Part(k, 2**0.5, share))[1] / 2**0.5 for k, share in enumerate(shares)]
     assert sum(z**-2 for z in multipliers) == pytest.approx(event.noise_multiplier**-2)
-    assert 0.69 < price([event], 1e-6).epsilon <= 0.7
+    assert 0.69 < compute_epsilon([event], 1e-6).epsilon <= 0.7
 
 
 def test_pairs_cancel_in_the_sum_and_hide_each_node():
-    law = PairsLaw(10.0).on(Setting(_Graph(), Full(), SIZES, 1, adversary=SecretPairs(1), scale=SIZES.astype(float)))
+    law = PairsChoice(10.0).on(
+        MechanismContext(_Graph(), Full(), SIZES, 1, adversary=SecretPairs(1), scale=SIZES.astype(float))
+    )
     tally, draws = spread(law, adversary=SecretPairs(1))
     alone = Tally.of(SIZES, 1.0, 1e-5)
     total = draws.sum(axis=1)
-    assert not refuse_scale(total, tally.noise_of_sum(RIGHT))
+    assert not check_scale(total, tally.noise_of_sum(RIGHT))
     assert tally.noise_of_sum(RIGHT) < 0.75 * alone.noise_of_sum(RIGHT)  # √2 less, nearly: two of three are honest
     assert draws.std() > 2 * alone.noise(RIGHT).max()
-    assert price([tally.events[0]], 1e-5).epsilon <= 1.0
+    assert compute_epsilon([tally.events[0]], 1e-5).epsilon <= 1.0
 
 
 class _Graph:
@@ -117,7 +119,7 @@ def test_of_a_regression_r2_and_of_classes_a_confusion_matrix():
     scores, y = rng.normal(size=(8000, 4)), rng.integers(0, 4, 8000).astype(float)
     found = evaluate(tally, Held(owner, scores, y), Model(4), seeded(0), "confusion")
     assert found.confusion.shape == (4, 4) and abs(found.accuracy.value - 0.25) < 4 * found.accuracy.error < 0.1
-    with pytest.raises(SpecError, match="cannot be asked of this model"):
+    with pytest.raises(SpecError, match="cannot be computed for this model"):
         evaluate(tally, Held(owner, scores, y), Model(4), seeded(0), "scores")
     with pytest.raises(SpecError, match="threshold needs the scores"):
         found.threshold(recall=0.5)
@@ -126,7 +128,7 @@ def test_of_a_regression_r2_and_of_classes_a_confusion_matrix():
 
 
 class Recorder(Tally):
-    """A tally that lets out exact sums, and remembers them with their diameters."""
+    """A tally that releases exact sums, and remembers them with their diameters."""
 
     def answers(self, part, sums, keys, nodes=None):
         self.__dict__.setdefault("seen", []).append((part, np.asarray(sums)))

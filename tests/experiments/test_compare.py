@@ -1,16 +1,18 @@
 """A comparison: equal budgets, rankings that never mix adversaries, and tables that go on where they were."""
 
+import itertools
 import json
 import math
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from sottovoce.errors import DataError, SpecError
 from sottovoce.experiments.baselines import BASELINES, merged
-from sottovoce.experiments.compare.ranking import figure, summarise
-from sottovoce.experiments.compare.study import KEY, Study, alike, compare
-from sottovoce.experiments.data import load
+from sottovoce.experiments.compare.ranking import figure, summarize
+from sottovoce.experiments.compare.study import KEY, Point, Study, compare, nearly_equal
+from sottovoce.experiments.data import PARTITIONS, load
 from sottovoce.experiments.table import save_rows
 from sottovoce.problem.losses import LOSSES
 from sottovoce.run.solve import solve
@@ -45,7 +47,7 @@ def test_every_row_is_a_run_with_its_budget(table, data):
         assert (row["bytes"] == 0) == (row["adversary"] == "central")
         assert {"sottovoce", "python", "numpy", "machine", "cores", "engine", "seconds"} <= set(row)
     row = next(r for r in rows if r["algorithm"] == "dpsgd")
-    again = solve(Spec.from_json(row["spec"]), merged(data.deal(5)), execution=Execution(observations=1))
+    again = solve(Spec.from_json(row["spec"]), merged(data.partition(5)), execution=Execution(observations=1))
     assert again.history.last["objective"] == row["objective"]  # a row can be run again from itself
 
 
@@ -72,7 +74,7 @@ def test_a_row_of_another_version_is_run_again(table, data, tmp_path):
     old = [dict(row) for row in rows if row["epsilon"] == 1.0 and row["seed"] == 0]
     spoilt = next(row for row in old if row["algorithm"] == "dsgd")
     spoilt["spec"], spoilt["objective"] = (
-        Spec.from_json(spoilt["spec"]).but(algorithm__eta="constant(9)").to_json(),
+        Spec.from_json(spoilt["spec"]).replace(algorithm__eta="constant(9)").to_json(),
         7.0,
     )
     save_rows(old, tmp_path / "old.parquet")
@@ -89,8 +91,8 @@ def test_a_run_in_another_spelling_is_the_same_run(table, data, monkeypatch):
 
 def test_specs_are_the_same_up_to_six_digits_of_their_numbers_alone():
     spec = Spec.from_json(Spec(AlgorithmSpec(rounds=50, eta="constant(0.123456789)"), seed=2**31 - 1).to_json())
-    assert alike(spec, spec.but(algorithm__eta="constant:0.12345678"))
-    assert alike(spec, spec.but(privacy__delta=1e-5 * (1 + 1e-9)))
+    assert nearly_equal(spec, spec.replace(algorithm__eta="constant:0.12345678"))
+    assert nearly_equal(spec, spec.replace(privacy__delta=1e-5 * (1 + 1e-9)))
     for change in (
         {"algorithm__eta": "constant(0.1234)"},
         {"algorithm__eta": "inverse_sqrt(0.123456789)"},
@@ -102,7 +104,7 @@ def test_specs_are_the_same_up_to_six_digits_of_their_numbers_alone():
         {"algorithm__distance": "euclidean(0.0)"},
         {"network__correct": True},
     ):
-        assert not alike(spec, spec.but(**change)), change
+        assert not nearly_equal(spec, spec.replace(**change)), change
 
 
 def test_a_row_of_a_version_with_other_fields_is_run_again(table, data, tmp_path):
@@ -117,7 +119,7 @@ def test_a_row_of_a_version_with_other_fields_is_run_again(table, data, tmp_path
 
 def test_rankings_never_mix_adversaries(table):
     _, rows = table
-    lines = summarise(rows)
+    lines = summarize(rows)
     assert len(lines) == len(NAMES) * 2
     for epsilon in (1.0, 2.0):
         for adversary, names in (("transcript", {"dsgd", "tracking"}), ("secret_pairs", {"decor"})):
@@ -129,7 +131,7 @@ def test_rankings_never_mix_adversaries(table):
 
 def test_the_figure_has_every_interval_once(table):
     _, rows = table
-    lines = summarise(rows)
+    lines = summarize(rows)
     drawn = figure(lines)
     assert [row[0].title.split("'")[1] for row in drawn.rows] == ["transcript", "secret_pairs", "central"]
     found = {
@@ -147,15 +149,95 @@ def test_the_figure_has_every_interval_once(table):
     assert all(panel.log == panel.name.endswith("suboptimality") for panel in drawn.panels)
 
 
-def test_tuned_steps_are_no_better_and_say_so(data, tmp_path):
-    study = study_of(data, ["dsgd"], seeds=1, tuned=True)
+def test_every_method_is_tuned_by_one_protocol(data, tmp_path):
+    grid = (Point(), Point(3.0, 1.0), Point(3.0, 0.01))
+    names = ["sottovoce", "dsgd", "dpsgd"]
+    study = study_of(data, names, seeds=2, tuned=True, grid=grid)
     rows = compare(study, tmp_path / "t.parquet")
-    plain, tuned = rows
-    assert plain["true_epsilon"] <= 1 + 1e-6 and math.isnan(tuned["true_epsilon"])
-    assert plain["factor"] == 1 and tuned["factor"] in (1 / 9, 1 / 3, 1, 3, 9)
-    assert [x.tuned for x in summarise(rows)] == [False, True]
-    again = compare(study_of(data, ["dsgd"], seeds=2, tuned=True), tmp_path / "t.parquet")
-    assert {r["factor"] for r in again if r["tuned"]} == {tuned["factor"]}  # chosen once
+    plain, tuned = ([row for row in rows if row["tuned"] is which] for which in (False, True))
+    assert all(row["true_epsilon"] <= 1 + 1e-6 and row["protocol"] == "" for row in plain)
+    for row in tuned:
+        assert math.isnan(row["true_epsilon"]) and (row["factor"], row["shrink"]) in grid
+        assert "3 settings" in row["protocol"] and row["search_epsilon"] > 1.2
+    assert [x.tuned for x in summarize(rows)] == [False, False, True, True, False, True]
+    again = compare(study_of(data, names, seeds=3, tuned=True, grid=grid), tmp_path / "t.parquet")
+    for name in names:  # chosen once
+        assert len({(r["factor"], r["shrink"]) for r in again if r["tuned"] and r["algorithm"] == name}) == 1
+    other = study_of(data, ["dsgd"], seeds=1, tuned=True, grid=grid[:1])  # another protocol is another run
+    assert not other.holds(other.cells()[-1], next(r for r in tuned if r["algorithm"] == "dsgd"))
+
+
+def test_settings_are_judged_on_records_that_are_neither_trained_nor_tested_on(data):
+    study = study_of(data, ["dsgd"])
+    trials = study.trials
+    rows = {part: {row.tobytes() for row in np.asarray(table.X)} for part, table in (
+        ("trained", trials.dataset.records), ("judged", trials.dataset.held_out), ("test", data.held_out),
+    )}  # fmt: skip
+    assert not rows["trained"] & rows["judged"] and not rows["test"] & (rows["trained"] | rows["judged"])
+    assert len(rows["judged"]) == len(study.dataset.records.X) // 5
+    assert sum(trials.inputs.sizes) == len(rows["trained"]) and trials.inputs.n == 5
+
+
+def test_f_of_a_tuned_run_is_of_the_common_objective(data):
+    study = study_of(data, ["dsgd"], seeds=1, tuned=True, grid=(Point(1.0, 0.01),))
+    row = next(r for r in compare(study) if r["tuned"])
+    result = solve(Spec.from_json(row["spec"]), study.shards, execution=Execution(observations=1))
+    assert str(result.spec.problem.h) == "l2(0.001)" and row["objective"] == study.problem.value(result.model)
+
+
+@pytest.mark.parametrize("way", ["dirichlet(0.3)", "by_label", "by_size(10)", "by_column(3)"])
+def test_partitions_hold_every_record_once(data, way):
+    parts = data.parts(5, partition=PARTITIONS.read(way))
+    offsets, order = parts
+    assert sorted(order.tolist()) == list(range(len(data.y))) and offsets[-1] == len(data.y)
+    again = data.parts(5, partition=PARTITIONS.read(way))
+    assert np.array_equal(order, again[1])  # always the same
+    y, x = data.y[order], np.asarray(data.records.X)[order, 3]
+    nodes = [slice(a, b) for a, b in itertools.pairwise(offsets)]
+    if way == "by_label":
+        assert sum(len(np.unique(y[node])) > 1 for node in nodes) <= 1
+    if way == "by_column(3)":
+        assert all(x[a].max() <= x[b].min() for a, b in itertools.pairwise(nodes))
+    if way == "by_size(10)":
+        assert 8 < np.diff(offsets).max() / np.diff(offsets).min() < 12
+    if way.startswith("dirichlet"):
+        assert np.ptp([np.mean(y[node] > 0) for node in nodes]) > 0.3
+
+
+def test_a_comparison_knows_its_partition(data, tmp_path):
+    """Baselines on uneven nodes: descent is no worse than a node's own share of the records would make it."""
+    way = PARTITIONS.read("by_size(50)")
+    out = tmp_path / "p.parquet"
+    rows = compare(study_of(data, ["dsgd", "sottovoce"], seeds=2, partition=way), out)
+    assert {row["partition"] for row in rows} == {"by_size(50)"} and all(
+        row["true_epsilon"] <= 1 + 1e-6 for row in rows
+    )
+    assert compare(study_of(data, ["dsgd"], seeds=1), out)[0]["partition"] == "even"
+    lines = summarize(rows)
+    assert {line.what for line in lines} == {"breast_cancer, by_size(50)"}
+    with pytest.raises(SpecError, match="no column 99"):
+        study_of(data, ["dsgd"], partition=PARTITIONS.read("by_column(99)"))
+
+
+def test_a_table_of_an_earlier_version_has_even_partitions(table, data, tmp_path, monkeypatch):
+    _, rows = table
+    old = [{k: v for k, v in row.items() if k not in ("partition", "shrink", "protocol")} for row in rows]
+    save_rows(old, tmp_path / "old.parquet")
+    monkeypatch.setattr("sottovoce.experiments.compare.study.run_cells", None)  # nothing is left to run
+    again = compare(study_of(data, epsilons=(1.0, 2.0), seeds=2), tmp_path / "old.parquet")
+    assert [row["objective"] for row in again] == [row["objective"] for row in rows]
+
+
+def test_neighbors_are_told_apart_by_paired_differences():
+    """Means 0.1 apart among seeds that are 1 apart: tied by intervals, not by pairs."""
+    row = {"data": "d", "epsilon": 1.0, "adversary": "transcript", "tuned": False, "delta": 1e-5, "pure": False}
+    rows = [
+        row | {"algorithm": name, "seed": seed, "objective": seed + shift, "true_epsilon": 1.0, "seconds": 1.0}
+        for name, shift in (("a", 0.0), ("b", 0.1))
+        for seed in range(5)
+    ]
+    one, two = summarize(rows)
+    assert not two.tied and one.objective.high > two.objective.low
 
 
 def test_processes_change_no_number(data):
@@ -180,7 +262,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
 
     out = tmp_path / "runs" / "c.parquet"
     base = ["sottovoce", "compare", "--data", "breast_cancer", "--nodes", "5", "--epochs", "2", "--batch", "16"]
-    base += ["--seeds", "2", "--h", "l2:0.1", "--algorithms", "dsgd,decor,output", "--out", str(out)]
+    base += ["--seeds", "2", "--regularizer", "l2:0.1", "--algorithms", "dsgd,decor,output", "--out", str(out)]
 
     def call(*more):
         monkeypatch.setattr(sys, "argv", [*base, *more])

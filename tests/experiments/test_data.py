@@ -1,4 +1,4 @@
-"""Data sets: bounded rows, held-out records that nobody trains on, and dealing that a seed decides."""
+"""Data sets: bounded rows, held-out records that nobody trains on, and partition that a seed decides."""
 
 import numpy as np
 import pytest
@@ -26,11 +26,13 @@ def test_every_record_is_either_trained_on_or_held_out(drawn):
 
 def test_records_are_dealt_out_by_a_seed():
     found = split(numbered(100))
-    one, again, other = found.deal(4), found.deal(4), found.deal(4, seed=1)
+    one, again, other = found.partition(4), found.partition(4), found.partition(4, seed=1)
     assert one.sizes.tolist() == [20] * 4 and np.array_equal(one.order, again.order)
     assert not np.array_equal(one.order, other.order) and not np.array_equal(one.order, np.arange(80))
     made = load("epsilon-like", "tiny")
-    assert made.deal().order is None and made.deal(seed=0).order is not None  # what was made has no order to undo
+    assert (
+        made.partition().order is None and made.partition(seed=0).order is not None
+    )  # what was made has no order to undo
     assert (made.records.n_records, made.records.m, made.test.sizes.tolist(), made.size) == (2000, 20, [500], "tiny")
 
 

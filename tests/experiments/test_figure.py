@@ -1,11 +1,13 @@
 """A figure is data; its two renderings show the same numbers."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from sottovoce.figure import Curve, Figure, Interval, Panel, Ranking, draw
+from sottovoce.errors import SpecError
+from sottovoce.figure import Curve, Figure, Interval, Panel, Ranking, draw, draw_as, read_formats
 from sottovoce.report.document import Plot
 from sottovoce.report.figures import shown
 
@@ -63,7 +65,7 @@ def test_paper_shows_the_numbers_of_the_figure(figure, tmp_path, monkeypatch):
     from matplotlib.figure import Figure as Sheet
 
     sheets = []
-    monkeypatch.setattr(Sheet, "savefig", lambda sheet, path, dpi: sheets.append(sheet))
+    monkeypatch.setattr(Sheet, "savefig", lambda sheet, path, **how: sheets.append(sheet))
     assert draw(figure, tmp_path / "new" / "figure.png").parent.exists()
     (sheet,) = sheets
     assert sheet.get_suptitle().startswith(figure.title)
@@ -86,7 +88,7 @@ def test_a_log_axis_is_marked_where_it_was_asked_to_be(tmp_path, monkeypatch):
     from matplotlib.figure import Figure as Sheet
 
     sheets = []
-    monkeypatch.setattr(Sheet, "savefig", lambda sheet, path, dpi: sheets.append(sheet))
+    monkeypatch.setattr(Sheet, "savefig", lambda sheet, path, **how: sheets.append(sheet))
     draw(replace(curves(), ticks=(0.2, 1.0)), tmp_path / "figure.png")
     axis = sheets[0].axes[0].xaxis
     assert [text.get_text() for text in axis.get_ticklabels(which="both")] == ["0.2", "1"]
@@ -95,3 +97,23 @@ def test_a_log_axis_is_marked_where_it_was_asked_to_be(tmp_path, monkeypatch):
 def test_a_picture_is_drawn(tmp_path):
     for figure in (curves(), Figure("ranks", "Ranks", ((ranking(), ranking(False)), (ranking(),)))):
         assert draw(figure, tmp_path / f"{figure.name}.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(("kind", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")])
+def test_a_figure_is_a_file_of_any_kind_at_the_width_that_is_given(kind, start, tmp_path):
+    paths = [draw_as(curves(), tmp_path / f"{k}.x", (kind,), width=7.0)[0] for k in (1, 2)]
+    one, two = (path.read_bytes() for path in paths)
+    assert one.startswith(start) and one == two and paths[0].suffix == f".{kind}"  # the same figure, the same file
+    if kind == "svg":
+        assert b'width="504pt"' in one  # 7 inches of 72 points
+    if kind == "pdf":
+        assert re.search(rb"/MediaBox \[ ?0 0 504 ", one)
+    if kind == "png":
+        assert int.from_bytes(one[16:20], "big") == 7 * 140
+
+
+def test_what_no_figure_can_be(tmp_path):
+    with pytest.raises(SpecError, match=r"no 'gif'; write one or several of png, pdf, svg"):
+        read_formats("png,gif")
+    with pytest.raises(SpecError, match=r"2 to 40 inches wide, not 0\.1"):
+        draw(curves(), tmp_path / "a.png", width=0.1)

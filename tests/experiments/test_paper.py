@@ -1,11 +1,6 @@
 """The paper's experiments: their specifications, their runs kept and found again, their readings and drawings."""
 
 import json
-import shutil
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from functools import partial
-from threading import Event
 
 import numpy as np
 import pytest
@@ -13,21 +8,13 @@ from typer.testing import CliRunner
 
 from sottovoce.cli.main import app
 from sottovoce.data.fetch import VARIABLE, real_path
-from sottovoce.data.standins import epsilon_like
-from sottovoce.engine import ENGINES
-from sottovoce.engine.gpu.judge import judge_on
-from sottovoce.engine.gpu.machine import Host
-from sottovoce.engine.gpu.minimise import minimise_on
-from sottovoce.engine.gpu.rounds import averages
-from sottovoce.engine.gpu.runs import run_on
 from sottovoce.errors import SpecError
-from sottovoce.experiments.data import Dataset, load
+from sottovoce.experiments.data import load
 from sottovoce.experiments.paper import runs as collecting
 from sottovoce.experiments.paper.figures import figure
-from sottovoce.experiments.paper.findings import findings
-from sottovoce.experiments.paper.measure import Setting, cost, describe, kept_costs, slope
+from sottovoce.experiments.paper.findings import after, findings
+from sottovoce.experiments.paper.measure import LINE, CostCase, conditions, cost, describe, slope
 from sottovoce.experiments.paper.runs import EPSILONS, FIGURES, SCHEMES, Group, groups, kept_runs
-from sottovoce.experiments.table import save_rows
 from sottovoce.figure import Interval
 from sottovoce.privacy.calibration import NOISES
 from sottovoce.privacy.theorem1 import Theorem1
@@ -66,10 +53,58 @@ def test_readings_tell_shown_from_reversed_from_neither():
     up = {"edges(1)": 1.0, "edges(2)": 2.0, "matching(2)": 2.1, "everyone": 9.0}
     assert {f.verdict for f in findings(made(up))} == {"shown"}
     down = dict(zip(up, reversed(up.values()), strict=True))
-    by_activity = [f.verdict for f in findings(made(down)) if "loses less than" in f.claim]
+    by_activity = [f.verdict for f in findings(made(down)) if "after three passes" in f.claim]
     assert set(by_activity) == {"reversed"} and len(by_activity) == 5
     same = dict.fromkeys(up, 1.0)
     assert "shown" not in {f.verdict for f in findings(made(same, spread=0.3)) if "loses less than" in f.claim}
+
+
+def test_verdicts_are_of_paired_differences():
+    """Seeds that differ tenfold and schemes that differ by a tenth: apart seed by seed, not by their intervals."""
+    rows = made({"edges(1)": 1.0, "everyone": 1.1}, spread=0.0)
+    rows = [row | {"suboptimality": row["suboptimality"] * (1 + row["seed"])} for row in rows]
+    one = next(f for f in findings(rows) if "after three passes" in f.claim)
+    assert one.verdict == "shown" and "difference" in one.numbers
+    few, many = (
+        Interval.of([r["suboptimality"] for r in rows if (r["scheme"], r["epsilon"], r["round"]) == (s, 0.8, 100)])
+        for s in ("edges(1)", "everyone")
+    )
+    assert few.high > many.low
+
+
+def test_speed_is_judged_after_as_many_iterations():
+    """One scheme takes ten times the rounds: better at its end, worse after as many rounds as the other has."""
+    head = {"h": "l2", "noise": "paper"}
+    rows = []
+    for seed in range(4):
+        for epsilon in EPSILONS:
+            key = head | {"epsilon": epsilon, "seed": seed}
+            many = [(10, 4.0), (100, 2.0)]
+            few = [(10, 8.0), (100, 4.0), (1000, 1.0)]
+            for scheme, snapshots in (("edges(1)", few), ("everyone", many)):
+                rows += [key | {"scheme": scheme, "round": t, "suboptimality": v + 0.01 * seed} for t, v in snapshots]
+    by_claim = {f.claim: f.verdict for f in findings(rows)}
+    assert by_claim["l2, ε = 0.8, after three passes: one edge, ι = 0.1 loses less than Liu 2022, ι = 1"] == "shown"
+    for t in (10, 100):
+        claim = f"l2, ε = 0.8, after {t} iterations: one edge, ι = 0.1 loses less than Liu 2022, ι = 1"
+        assert by_claim[claim] == "reversed"
+    half = after(rows, 32, scheme="edges(1)", epsilon=0.8)  # 32 is half-way between 10 and 100 in log t
+    assert half == pytest.approx([6.0, 6.01, 6.02, 6.03], abs=0.03)
+
+
+def test_theorems_conditions_in_the_experiments():
+    """Corollary 3 requests 10⁴ times as many rounds as were run; Corollary 4's condition holds for no ι < 1."""
+    found = {(row["data"], row["scheme"]): row for row in conditions()}
+    one = found["epsilon", SCHEMES["edges(1)"]]
+    assert (
+        one["T"] == 600_000
+        and 3.8e10 < one["T, Corollaries 3, 4"] < 4e10
+        and one["T, Theorem 1"] == pytest.approx(3.2e10)
+    )
+    for (_, scheme), row in found.items():
+        everyone = scheme == SCHEMES["everyone"]
+        assert row["ι ≤ 1 − β"] == everyone and row["β > 0.393"] == (not everyone)
+        assert row["T"] < row["T, Theorem 1"] / 300
 
 
 def test_intervals_are_students():
@@ -87,7 +122,7 @@ def test_an_exponent_is_found_with_its_interval():
 
 
 def test_more_noise_costs_more():
-    costs = [cost(Setting(m=10, n=20, q=100, epsilon=e), 0, ("paper",))["paper"] for e in (1.0, 0.1)]
+    costs = [cost(CostCase(m=10, n=20, q=100, epsilon=e), 0, ("paper",))["paper"] for e in (1.0, 0.1)]
     assert 0 < 20 * costs[0] < costs[1]
 
 
@@ -96,7 +131,7 @@ def test_everything_at_tiny_size_and_again_from_what_was_kept(tmp_path, monkeypa
     first = CliRunner().invoke(app, ["reproduce", "all", *options])
     assert first.exit_code == 0, first.output
     found = json.loads(first.stdout)
-    assert len(found["files"]) == 6
+    assert len(found["files"]) == 10
     assert all((tmp_path / "epsilon-like-tiny" / f"fig{k}.png").exists() for k in range(1, 5))
     text = (tmp_path / "report.html").read_text()
     assert len(text) < 3e6 and text.count(">Figure ") >= 4 and "Table 1" in text
@@ -105,7 +140,7 @@ def test_everything_at_tiny_size_and_again_from_what_was_kept(tmp_path, monkeypa
     assert "Claimed and true ε" in text and [row["scheme"] for row in found["true epsilon"]] == list(SCHEMES.values())
     honest = [f for f in found["findings"] if f["noise"] == "honest"]
     assert honest and len(found["findings"]) == 2 * len(honest)
-    assert {row["in"] for row in found["table1"]} == {"m", "n", "q", "ι", "ε"}
+    assert {row["in"] for row in found["table1"]} == {"m", "n", "q", "ι", LINE, "ε"}
     assert found["table2"][0]["records"] == 2000 and len(found["uneven nodes"]) == 5
     data = load("epsilon-like", "tiny")
     rows = collecting.read(kept_runs(tmp_path, data), data, groups(list(FIGURES), 2))
@@ -119,95 +154,6 @@ def test_everything_at_tiny_size_and_again_from_what_was_kept(tmp_path, monkeypa
     monkeypatch.setattr(collecting, "run_groups", no_run)
     again = CliRunner().invoke(app, ["reproduce", "fig2", *options])
     assert again.exit_code == 0, again.output
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
-def test_runs_on_a_device_are_those_of_the_processors(tmp_path, monkeypatch):
-    """Rehearsed, with accounts and schedules from processes, F* beside them, and rows read when all is asked for."""
-    host, table = Host(), epsilon_like(400, 12)
-    on = {"together": run_on, "judge": judge_on, "look": averages, "minimise": minimise_on}
-    device = replace(ENGINES["gpu"], lacking=None, about=lambda: "here", **{k: partial(f, host) for k, f in on.items()})
-    monkeypatch.setitem(ENGINES, "gpu", device)
-    dataset = Dataset("epsilon-like", table, epsilon_like(50, 12, test=True), "tiny", ordered=False)
-    wanted = [group for group in groups(["fig3"], 2) if group.scheme != "edges(1)"]
-    found, expected = (
-        collecting.collect(dataset, wanted, ("paper",), tmp_path / name, 2, None, name) for name in ("gpu", "compiled")
-    )
-    assert len(found) == len(expected) and all(row["device"] == "here" for row in found)
-    assert {row["suboptimality"] > 0 for row in expected} == {True}
-    for one, other in zip(found, expected, strict=True):
-        for name in (*collecting.KEY, "true_epsilon", "sigma", "round", "epoch", "messages"):
-            assert one[name] == other[name]
-        for name in ("objective", "suboptimality", "test_accuracy", "consensus_error"):
-            assert one[name] == pytest.approx(other[name], rel=1e-4, abs=2e-6)
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
-def test_in_which_order_a_device_is_asked_changes_no_bit(tmp_path, monkeypatch):
-    """Groups are asked for one after the other, in the order of their works, whatever that is."""
-    host, table = Host(3), epsilon_like(400, 10)
-    on = {"together": run_on, "judge": judge_on, "look": averages, "minimise": minimise_on}
-    device = replace(ENGINES["gpu"], lacking=None, about=lambda: "here", **{k: partial(f, host) for k, f in on.items()})
-    monkeypatch.setitem(ENGINES, "gpu", device)
-    dataset = Dataset("epsilon-like", table, epsilon_like(50, 10, test=True), "tiny", ordered=False)
-    wanted = [group for group in groups(["fig1", "fig3"], 2) if group.scheme in ("edges(2)", "everyone")]
-    asked, under_way = [], []
-
-    def asking(specs, *given, **named):
-        asked.append((str(specs[0].problem.h), str(specs[0].network.activation)))
-        under_way.append(1)
-        assert len(under_way) == 1
-        found = ask(specs, *given, **named)
-        under_way.clear()
-        return found
-
-    ask, crowds = collecting.asked, collecting.crowds
-    monkeypatch.setattr(collecting, "PATIENCE", 600.0)
-    monkeypatch.setattr(collecting, "asked", asking)
-    found = collecting.collect(dataset, wanted, ("paper",), tmp_path / "one", 4, None, "gpu")
-    monkeypatch.setattr(collecting, "crowds", lambda *given: crowds(*given)[::-1])
-    other = collecting.collect(dataset, wanted, ("paper",), tmp_path / "other", 4, None, "gpu")
-    assert len(set(asked)) == 3 and asked[:3] == asked[:2:-1]
-    names = [name for name in found[0] if name != "seconds"]
-    assert [[row[name] for name in names] for row in found] == [[row[name] for name in names] for row in other]
-
-
-def test_who_takes_long_to_ask_does_not_keep_the_others_waiting(monkeypatch):
-    """Each comes after the one before, or when it has waited long enough; where one fails the others come too."""
-    works = [(Group("l2", "edges(1)", seed),) for seed in range(4)]
-    monkeypatch.setattr(collecting, "PATIENCE", 0.05)
-    turn, came, ready = collecting.in_line(works), [], Event()
-
-    def ask(crowd):
-        with turn(crowd):
-            came.append(crowd)
-            if crowd is works[0]:
-                assert ready.wait(30)  # until the last has come
-            if crowd is works[1]:
-                raise ValueError("no luck")
-            if crowd is works[3]:
-                ready.set()
-
-    with ThreadPoolExecutor(4) as threads:
-        asked = [threads.submit(ask, crowd) for crowd in reversed(works)]
-    assert came == works and [type(one.exception()) for one in asked[::-1]].count(ValueError) == 1
-    assert ready.is_set() and asked[-1].exception() is None
-
-
-def test_what_an_earlier_version_kept_is_not_run_again(tmp_path, monkeypatch):
-    data, folder = load("epsilon-like", "tiny"), tmp_path / "epsilon-like-tiny"
-    group = Group("l2", "everyone", 0)
-    (tmp_path / "table1").mkdir()
-    folder.mkdir()
-    kept = {json.dumps(["l2", 10, 20, 500, 2, 1.0, 0]): {"paper": 0.25, "honest": 0.5}}
-    (tmp_path / "table1" / "costs.json").write_text(json.dumps(kept))
-    assert kept_costs(tmp_path).find(h="l2", m=10, n=20, q=500, active=2, epsilon=1.0, seed=0)[0]["honest"] == 0.5
-    (folder / "optima.json").write_text('{"l2": 0.125}')
-    assert collecting.optima(data, data.deal(), {"l2"}, tmp_path) == {"l2": 0.125}
-    rows = [head | {"round": 7} for head in group.heads(data, ("paper", "honest"))]
-    save_rows(rows, folder / "l2-everyone-0.parquet")
-    monkeypatch.setattr(collecting, "run_groups", None)
-    assert collecting.collect(data, [group], ("paper", "honest"), tmp_path) == rows
 
 
 def test_a_figure_is_the_means_and_intervals_of_the_runs():
@@ -227,6 +173,7 @@ def test_a_figure_is_the_means_and_intervals_of_the_runs():
     along = curves.rows[0][1].curves[1]
     assert along.x["round"].tolist() == [10, 100] and along.x["epoch"].tolist() == [0.2, 2.0]
     assert along.y[-1] == everyone.y[3] and along.high[-1] == everyone.high[3]
+    assert next(iter(curves.axes)) == "epoch" and next(iter(figure("fig1", rows, iterations=True).axes)) == "round"
 
 
 @pytest.mark.parametrize(

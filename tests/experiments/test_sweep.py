@@ -11,16 +11,16 @@ from sottovoce.errors import SpecError
 from sottovoce.experiments.sweep import sweep
 from sottovoce.run.spec import AlgorithmSpec, Execution, Spec
 
-BASE = Spec(AlgorithmSpec(rounds=60), seed=0).but(network__activation="matching(2)", privacy__sampling="poisson(3)")
+BASE = Spec(AlgorithmSpec(rounds=60), seed=0).replace(network__activation="matching(2)", privacy__sampling="poisson(3)")
 GRID = [
-    BASE.but(privacy__noise=noise, problem__h=h, seed=seed)
+    BASE.replace(privacy__noise=noise, problem__h=h, seed=seed)
     for noise in ("none", "private(1.0)", "private(4.0)")
     for h in ("l2(0.1)", "l2(0.01)")
     for seed in (0, 1)
 ]
 
 
-@pytest.mark.parametrize("engine", sorted(set(ENGINES) - {"gpu"}))
+@pytest.mark.parametrize("engine", sorted(ENGINES))
 def test_a_sweep_is_its_runs(engine, make_shards):
     shards, how = make_shards(), Execution(engine, 3)
     found = sweep(GRID, shards, execution=how, jobs=2)
@@ -35,8 +35,10 @@ def test_runs_of_one_seed_share_their_noise(make_shards):
     """Twice the noise is twice the deviation from the quiet run, where the loss is linear: common random numbers."""
     shards = make_shards(real=True)
     shards.y[:] = 1e6  # far from the kink: every slope is the same
-    linear = BASE.but(problem__loss="absolute", problem__h="l2(0.1)", privacy__sampling="full")
-    quiet, one, two = sweep([linear.but(privacy__noise=n) for n in ("none", "gaussian(0.5)", "gaussian(1.0)")], shards)
+    linear = BASE.replace(problem__loss="absolute", problem__h="l2(0.1)", privacy__sampling="full")
+    quiet, one, two = sweep(
+        [linear.replace(privacy__noise=n) for n in ("none", "gaussian(0.5)", "gaussian(1.0)")], shards
+    )
     assert np.allclose(two.models - quiet.models, 2 * (one.models - quiet.models), rtol=1e-9, atol=1e-12)
 
 
@@ -49,12 +51,12 @@ def test_optimal_values_reach_their_runs(make_shards):
 def test_groups_side_by_side_share_the_cores_between_their_products(make_shards, monkeypatch):
     seen = []
 
-    def look(*arguments):
+    def take_snapshot(*arguments):
         seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
         return theirs(*arguments)
 
-    theirs = solving.look
-    monkeypatch.setattr(solving, "look", look)
+    theirs = solving.take_snapshot
+    monkeypatch.setattr(solving, "take_snapshot", take_snapshot)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     before = threadpool_info()
     sweep(GRID[:2], make_shards(), jobs=2)
@@ -63,7 +65,7 @@ def test_groups_side_by_side_share_the_cores_between_their_products(make_shards,
 
 def test_what_a_sweep_refuses(make_shards):
     with pytest.raises(SpecError, match="each needs a seed"):
-        sweep([BASE.but(seed=None)], make_shards())
+        sweep([BASE.replace(seed=None)], make_shards())
     with pytest.raises(SpecError, match="no engine 'warp'"):
         sweep([BASE], make_shards(), execution=Execution("warp"))
     with pytest.raises(SpecError, match="no Dask scheduler"):

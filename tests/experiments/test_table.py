@@ -62,9 +62,9 @@ def test_several_at_a_time_give_the_same_rows(threads):
 
 
 def test_what_is_done_is_told():
-    told = []
-    Runs(KEY).fill([4, 5], lambda seed: [row(seed)], done=lambda *what: told.append(what))
-    assert told == [(1, 2, row(4)), (2, 2, row(5))]
+    details = []
+    Runs(KEY).fill([4, 5], lambda seed: [row(seed)], done=lambda *what: details.append(what))
+    assert details == [(1, 2, row(4)), (2, 2, row(5))]
 
 
 @pytest.mark.skipif(not BENCHMARKS.exists(), reason="the benchmarks are not here")

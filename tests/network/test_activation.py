@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from sottovoce.errors import NetworkError, SpecError
 from sottovoce.network import activation as listing
 from sottovoce.network.activation import ACTIVATIONS, Edges, Everyone, Matching, Nodes
 from sottovoce.network.graphs import GRAPHS, Graph
-from sottovoce.network.mixing import METROPOLIS
+from sottovoce.network.mixing import METROPOLIS, beta
 from sottovoce.network.schedule import draw_schedule
 
 K20 = GRAPHS.make("complete")(20)
@@ -166,7 +167,7 @@ def test_the_search_finds_every_matching_once(n, seed, k):
     rng = np.random.default_rng(seed)
     extra = rng.integers(n, size=(n, 2))
     tree = np.stack([np.arange(1, n), rng.integers(0, np.arange(1, n))], axis=1)
-    graph = Graph("random", n, np.concatenate([tree, extra[extra[:, 0] != extra[:, 1]]]))
+    graph = Graph("random", n, np.sort(np.concatenate([tree, extra[extra[:, 0] != extra[:, 1]]]), axis=1))
     expected = {
         c
         for c in itertools.combinations(range(len(graph.edges)), k)
@@ -253,11 +254,67 @@ def test_other_refusals():
         ACTIVATIONS.read("nodes(0)")
     with pytest.raises(NetworkError, match="at least one round, not 0"):
         Edges(1).draw(K20, 0, np.random.default_rng(0))
-    crowded = GRAPHS.make("erdos_renyi", p=0.2)(60)
+    large_n = GRAPHS.make("erdos_renyi", p=0.2)(60)
     with pytest.raises(
         NetworkError, match=r"over 200,000 matchings .* exact activation probabilities are out of reach"
     ):
-        Matching(4).iota(crowded)
-    assert len(Matching(4).draw(crowded, 5, np.random.default_rng(0))) == 5  # yet it can be drawn
+        Matching(4).iota(large_n)
+    assert len(Matching(4).draw(large_n, 5, np.random.default_rng(0))) == 5  # yet it can be drawn
     with pytest.raises(NetworkError, match="too many matchings on graph 'erdos_renyi' to list, and fewer than"):
-        Matching(28).draw(crowded, 5, np.random.default_rng(0))
+        Matching(28).draw(large_n, 5, np.random.default_rng(0))
+
+
+SEQUENCE = "1 0 1  # a period of three rounds\n1 2 3\n2 1 2\n\n3 3 4\n3 4 0\n"
+
+
+@pytest.fixture
+def cycle(tmp_path):
+    (tmp_path / "rounds.txt").write_text(SEQUENCE)
+    return ACTIVATIONS.read(f"cycle({tmp_path / 'rounds.txt'})")
+
+
+def test_a_sequence_of_graphs_comes_again_and_again(cycle):
+    graph = GRAPHS.read("complete")(5)
+    run = draw_schedule(graph, cycle, METROPOLIS, 7, np.random.default_rng(0))
+    spoke = [sorted(run.active[a:b].tolist()) for a, b in itertools.pairwise(run.starts)]
+    assert spoke == [[0, 1, 2, 3], [1, 2], [0, 3, 4]] * 2 + [[0, 1, 2, 3]]
+    assert cycle.iota(graph).tolist() == pytest.approx([2 / 3] * 4 + [1 / 3])
+    # beta by hand: the matrices of the three rounds, multiplied
+    product = np.eye(5)
+    for t in (1, 2, 3):
+        W, who = np.eye(5), run.active[run.starts[t - 1] : run.starts[t]]
+        W[np.ix_(who, who)] = run.weights(t)
+        product = W @ product
+    found = beta(graph, cycle, METROPOLIS)
+    assert found.exact and found.beta == pytest.approx(np.linalg.norm(product - 0.2, 2) ** (1 / 3))
+
+
+def test_a_hypercube_agrees_after_a_round_for_each_bit():
+    graph, scheme = GRAPHS.read("complete")(8), ACTIVATIONS.read("hypercube")
+    run = draw_schedule(graph, scheme, METROPOLIS, 3, np.random.default_rng(0))
+    z = np.arange(8.0)[:, None]
+    for t in (1, 2, 3):
+        who = run.active[run.starts[t - 1] : run.starts[t]]
+        z[who] = run.weights(t) @ z[who]
+    assert np.allclose(z, 3.5) and beta(graph, scheme, METROPOLIS).beta == 0.0
+    assert np.all(scheme.iota(graph) == 1.0)
+    with pytest.raises(NetworkError, match=r"2, 4, 8, … nodes, not 6"):
+        scheme.iota(GRAPHS.read("complete")(6))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("1 0 1\n3 1 2\n", "a round without links"), ("1 0\n", "such as '1 0 3'"), ("0 0 1\n", "line 1"), ("", "without")],
+)
+def test_bad_sequences(tmp_path, text, words):
+    (tmp_path / "rounds.txt").write_text(text)
+    with pytest.raises(NetworkError, match=words):
+        ACTIVATIONS.make("cycle", str(tmp_path / "rounds.txt")).iota(GRAPHS.read("complete")(4))
+
+
+def test_a_sequence_keeps_to_its_graph(cycle):
+    with pytest.raises(NetworkError, match=r"round 3 of .* has the link \[3, 4\]|has the link"):
+        cycle.iota(GRAPHS.read("star")(5))
+    (apart := Path(cycle.path)).write_text("1 0 1\n2 2 3\n")
+    with pytest.raises(NetworkError, match="never mixes"):
+        beta(GRAPHS.read("complete")(4), ACTIVATIONS.read(f"cycle({apart})"), METROPOLIS)

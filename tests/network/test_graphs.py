@@ -9,6 +9,7 @@ from scipy.sparse import coo_array, csgraph
 
 from sottovoce.errors import NetworkError
 from sottovoce.network.graphs import GRAPHS, Graph, _pieces
+from sottovoce.network.mixing import metropolis
 
 NEEDS = {"random_regular": {"degree": 4}}
 
@@ -70,7 +71,7 @@ def test_every_graph_is_connected_and_its_parts_agree(name, n):
     assert np.array_equal(A, A.T) and not A.diagonal().any() and A.sum() == 2 * len(graph.edges)
     assert np.array_equal(A.sum(axis=1), graph.degrees)
     for i in range(n):
-        assert np.array_equal(graph.neighbours(i), np.flatnonzero(A[i]))
+        assert np.array_equal(graph.neighbors(i), np.flatnonzero(A[i]))
     assert graph.is_complete == bool(np.all(A | np.eye(n, dtype=bool)))
 
 
@@ -95,7 +96,7 @@ def test_one_node_and_two_nodes(name):
 
 def test_edge_list(tmp_path):
     file = tmp_path / "links.txt"
-    file.write_text("# a triangle and a tail\n2 0\n0 1  # spoken both ways\n1 0\n\n1\t2\n 3 2\n")
+    file.write_text("# a triangle and a tail\n2 0\n0 1  # named twice\n0 1\n\n1\t2\n 3 2\n")
     graph = GRAPHS.make("edge_list", path=file)(4)
     assert graph.edges.tolist() == [[0, 1], [0, 2], [1, 2], [2, 3]]
 
@@ -108,6 +109,8 @@ def test_edge_list(tmp_path):
         ("0 -1\n", "line 1"),
         ("0 1\n1 3\n", r"line 2 of .* names node 3, .* 0 to 2"),
         ("0 1\n2 2\n", r"line 2 of .* links node 2 to itself"),
+        ("0 1\n1 0\n1 2\n", r"one direction only; directed graphs are not supported .*link \[1, 2\]"),
+        ("0 -> 1\n", r"line 1 of .* is '0 -> 1': this graph has links in one direction only"),
         ("0 1\n", "falls into 2 pieces .node 2 cannot be reached"),
         ("", "falls into 3 pieces"),
     ],
@@ -172,8 +175,23 @@ def test_a_graph_of_ones_own_is_checked(n, edges, message):
         Graph("mine", n, np.array(edges))
 
 
+def test_a_directed_graph_is_refused_and_never_made_undirected():
+    import networkx as nx
+
+    directed = nx.DiGraph([(0, 1), (1, 2), (2, 0)])
+    with pytest.raises(NetworkError, match=r"directed graphs are not supported .*to_undirected"):
+        Graph("mine", 3, directed)
+    assert Graph("mine", 3, directed.to_undirected()).links == 3
+    both = [[0, 1], [1, 0], [1, 2], [2, 1]]
+    assert Graph("mine", 3, np.array(both)).links == 2  # every link in both directions: none is directed
+    with pytest.raises(NetworkError, match=r"link \[1, 2\] is named in one"):
+        Graph("mine", 3, np.array(both[:3]))
+    with pytest.raises(NetworkError, match="directed graphs are not supported"):
+        metropolis(np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0]]))
+
+
 def test_links_are_put_in_order_and_cannot_be_changed():
-    graph = Graph("mine", 3, np.array([[2, 1], [1, 0], [1, 2]]))
+    graph = Graph("mine", 3, np.array([[2, 1], [1, 0], [2, 1]]))
     assert graph.edges.tolist() == [[0, 1], [1, 2]]
     with pytest.raises(ValueError, match="read-only"):
         graph.edges[0, 0] = 2
@@ -184,7 +202,7 @@ def test_shift_invariance_proves_that_no_node_is_special(n, seed):
     """Whenever it is claimed, NetworkX finds an automorphism from node 0 to every other node."""
     rng = np.random.default_rng(seed)
     links = np.concatenate([GRAPHS.make("ring")(n).edges, rng.integers(n, size=(2, 2))])
-    graph = Graph("mine", n, links[links[:, 0] != links[:, 1]])
+    graph = Graph("mine", n, np.sort(links[links[:, 0] != links[:, 1]], axis=1))
     if graph.shift_invariant:
         G = as_networkx(graph)
         for i in range(1, n):

@@ -145,7 +145,7 @@ def test_renumbering_the_nodes_changes_nothing(graph, scheme, data):
     st.sampled_from(["metropolis", "max_degree", "lazy"]),
 )
 def test_the_proposition_of_the_audit(graph, scheme, weights):
-    """β² ≥ (n(1 − ι) + p − 1)/(n − 1) ≥ 1 − ι; somebody is active in every round of every scheme, so p = 1."""
+    """β² ≥ (n(1 − ι) + p − 1)/(n − 1) ≥ 1 − ι; someone is active in every round of every scheme, so p = 1."""
     activation, n = ACTIVATIONS.read(scheme), graph.n
     iota = float(np.mean(activation.iota(graph)))
     floor = n * (1 - iota) / (n - 1)
@@ -177,7 +177,7 @@ def test_limits():
         (GRAPHS.make("path")(4), "edges(9)", "metropolis", "needs 9 links"),
         (GRAPHS.make("complete")(1), "edges(1)", "metropolis", "needs 1 links"),
         (GRAPHS.make("path")(4), "edges(2)", "uniform", "uniform weights are doubly stochastic only"),
-        (K20, "edges(1)", "best", "no rule of weights 'best'"),
+        (K20, "edges(1)", "best", "no weight rule 'best'"),
     ],
 )
 def test_refusals(graph, scheme, weights, message):

@@ -1,7 +1,7 @@
-"""Schedules: every drawn W, the bookkeeping against loops, patterns found once, a million rounds, stored and read."""
+"""Schedules: every drawn W, the bookkeeping against loops, patterns found once, a million rounds."""
 
-import time
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from sottovoce.errors import NetworkError
 from sottovoce.network.activation import ACTIVATIONS
 from sottovoce.network.graphs import GRAPHS, Graph
 from sottovoce.network.mixing import WEIGHTS, check_doubly_stochastic
-from sottovoce.network.schedule import Schedule, draw_schedule
+from sottovoce.network.schedule import draw_schedule
 
 K20 = GRAPHS.make("complete")(20)
 
@@ -119,52 +119,31 @@ def test_a_longer_schedule_begins_with_the_shorter_one():
 @pytest.mark.parametrize(("scheme", "megabytes"), [("edges(1)", 25), ("matching(2)", 33)])
 def test_a_million_rounds(scheme, megabytes):
     tracemalloc.start()
-    began = time.process_time()
     run = drawn(K20, scheme, 1_000_000)
-    took = time.process_time() - began
     kept, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert kept < megabytes * 1e6 and peak < 200e6
-    assert took < 15  # half a second on a quiet core
     links = {"edges(1)": 1, "matching(2)": 2}[scheme]
     assert run.T == 1_000_000 and run.up_to()[-1] == 2 * links * run.T
-
-
-def test_stored_and_read_again(tmp_path):
-    run = drawn(K20, "edges(2)", 300)
-    np.savez(tmp_path / "run.npz", **run.to_arrays())
-    with np.load(tmp_path / "run.npz", allow_pickle=False) as arrays:
-        again = Schedule.from_arrays(arrays)
-    assert again.n == 20 and again.T == 300
-    for field in ("starts", "active", "pattern"):
-        ours, theirs = getattr(run, field), getattr(again, field)
-        assert ours.dtype == theirs.dtype and np.array_equal(ours, theirs)
-    assert all(np.array_equal(a, b) for a, b in zip(run.patterns, again.patterns, strict=True))
 
 
 @pytest.mark.parametrize(
     ("field", "change", "message"),
     [
-        ("active", None, "lacks active; store it with to_arrays"),
-        ("weights", lambda a: a[:-1], "do not fill their matrices"),
-        ("weights", lambda a: a * 0.9, "sums to 0.9"),
+        ("patterns", lambda a: tuple(0.9 * W for W in a), "sums to 0.9"),
         ("starts", lambda a: a[:-1], "starts do not fit"),
         ("starts", lambda a: a + 1, "starts do not fit"),
         ("pattern", lambda a: a + 9, "do not fit its number of active nodes"),
         ("pattern", lambda a: 1 - a, "do not fit its number of active nodes"),
         ("active", lambda a: a + 1, "nodes outside 0 to 19"),
         ("active", lambda a: a * 0, "names a node twice"),
-        ("n", lambda a: np.array(19), "nodes outside 0 to 18"),
+        ("n", lambda a: 19, "nodes outside 0 to 18"),
     ],
 )
 def test_a_damaged_schedule_is_refused(field, change, message):
-    arrays = drawn(K20, "edges(2)", 300).to_arrays()
-    if change is None:
-        del arrays[field]
-    else:
-        arrays[field] = change(arrays[field])
+    run = drawn(K20, "edges(2)", 300)
     with pytest.raises(NetworkError, match=message):
-        Schedule.from_arrays(arrays)
+        replace(run, **{field: change(getattr(run, field))}).check()
 
 
 def test_refusals(monkeypatch):
@@ -178,7 +157,7 @@ def test_refusals(monkeypatch):
     with pytest.raises(NetworkError, match="uniform weights are doubly stochastic only"):
         drawn(K20, "edges(2)", 500, weights="uniform")
     assert len(drawn(K20, "matching(2)", 500, weights="uniform").patterns) == 1
-    with pytest.raises(NetworkError, match="no rule of weights 'best'"):
+    with pytest.raises(NetworkError, match="no weight rule 'best'"):
         drawn(K20, "edges(2)", 500, weights="best")
     for scheme in ("edges(1)", "everyone"):
         with pytest.raises(NetworkError, match="at least one round, not 0"):

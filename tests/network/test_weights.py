@@ -78,9 +78,7 @@ def test_uniform_on_pieces_that_are_regular_each():
 
 
 def test_unknown_weights():
-    with pytest.raises(
-        NetworkError, match="no rule of weights 'best'; write one of metropolis, uniform, max_degree, lazy"
-    ):
+    with pytest.raises(NetworkError, match="no weight rule 'best'; write one of metropolis, uniform, max_degree, lazy"):
         WEIGHTS.read("best")
 
 

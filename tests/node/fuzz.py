@@ -12,15 +12,15 @@ from hashlib import sha256
 import numpy as np
 from net import envelopes, linked, run_of, secret_of
 
-from sottovoce.errors import OldCopy, SottovoceError, Stranger
+from sottovoce.errors import SottovoceError, StaleCopy, UnknownPeer
+from sottovoce.node.dropped_edges import CONTROLLER, Skips
 from sottovoce.node.links import _ABOUT, MESSAGE, REFUSES, own_proof
-from sottovoce.node.message import CHECK, Header, array_of, pack, pack_text, read
-from sottovoce.node.skips import CONTROLLER, Skips
+from sottovoce.node.message import CHECK, Header, array_of, pack, pack_text, read, size_of
 from sottovoce.node.store import Saved
 
 RUN = run_of(rounds=30, skip_after=5.0)
 ME, PEER = 0, 2
-ROUNDS = RUN.neighbours(ME)[PEER][0]
+ROUNDS = RUN.neighbors(ME)[PEER][0]
 KINDS = ("envelope", "letter", "message", "hello", "introduction", "refusal", "order", "junk")
 OPS = ("flip", "cut", "drop", "insert", "repeat", "number", "swap")
 NUMBERS = [0, 1, 2**7, 2**8 - 1, 2**15, 2**16 - 1, 2**31, 2**32 - 1, 2**62, 2**63, 2**64 - 1]
@@ -124,7 +124,7 @@ class Target:
                 answer = self.links.answer(PEER, data)
             assert len(answer) <= self.links.limit
             self.accepted += 1
-        except OldCopy:
+        except StaleCopy:
             raise AssertionError("a node stopped for good on a claim that nobody could prove") from None
         except SottovoceError:
             self.refused += 1
@@ -139,7 +139,7 @@ class Target:
     def check(self):
         links = self.links
         held = {t: p for t, p in links._inbox[PEER].items() if 1 <= t <= RUN.T}
-        assert set(held) <= set(ROUNDS[:2]) and sum(map(len, held.values())) <= 2 * links._size
+        assert set(held) <= set(ROUNDS[:2]) and sum(map(len, held.values())) <= 2 * size_of(RUN.shape)
         for t, payload in held.items():
             message = read(payload)
             assert message.header == Header(RUN.mark, t, PEER) and message.array.shape == RUN.shape
@@ -149,7 +149,7 @@ class Target:
         assert len(links.envelope._pairs[PEER].recent) <= 1024
         assert not any(self.skips.skipped(t, PEER) for t in ROUNDS)
         assert set(threading.enumerate()) <= self.threads
-        try:  # and the node goes on, or is told that the peer is a stranger
+        try:  # and the node goes on, or is informed that the peer is a stranger
             links.heard(ROUNDS[0], PEER)
-        except Stranger:
+        except UnknownPeer:
             links._strangers.clear()

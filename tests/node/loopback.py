@@ -2,19 +2,21 @@
 
 The switch can be hostile: it forges, replays, reorders, drops, delays and reflects, and hands messages to others than
 they are for. So can one of the nodes, which sends lies under its own keys beside what it should. Only for tests and the
-soak; between organisations messages go over FLARE.
+soak; between organizations messages go over FLARE.
 """
 
 import json
 import multiprocessing
 import os
 import random
+import resource
 import signal
 import socket
 import socketserver
 import struct
 import threading
 import time
+import traceback
 from bisect import bisect_right
 from collections import deque
 from contextlib import contextmanager, suppress
@@ -24,21 +26,27 @@ from pathlib import Path
 import numpy as np
 from net import open_node, overheard, records
 
-from sottovoce.errors import SottovoceError
+from sottovoce.consortium.progress import Reporter, read_progress
+from sottovoce.errors import SottovoceError, StoreError
 from sottovoce.node import transport
-from sottovoce.node.entropy import identity_seed, own_secret
 from sottovoce.node.envelope import Envelope, RunKeys
 from sottovoce.node.identity import OwnKey
+from sottovoce.node.keys import identity_seed, own_secret
 from sottovoce.node.links import _ABOUT, MESSAGE
 from sottovoce.node.message import Header, pack, pack_text
 from sottovoce.node.runfile import make_run
+from sottovoce.node.state import shown
 from sottovoce.node.store import Store
 from sottovoce.secure.generator import Generator
 
 HERE = "127.0.0.1"
-PATIENCE = 5.0
+TIMEOUT = 5.0
 DEEDS = ("forge", "replay", "reorder", "reflect", "astray", "change")
 """What a hostile relay does besides losing and delaying."""
+MACHINE = ("full", "clock", "local")
+"""What a machine does to its node: its disk takes no more, its clock is wrong, and another process of it attacks."""
+EXPLAINED = 5.0
+"""Seconds within which a node that waits says for whom."""
 
 
 def send_frame(link, *parts):
@@ -62,7 +70,7 @@ def receive_frame(link):
 def request(port, *parts):
     """A frame there and a frame back; None where nobody answers."""
     try:
-        with socket.create_connection((HERE, port), timeout=PATIENCE) as link:
+        with socket.create_connection((HERE, port), timeout=TIMEOUT) as link:
             send_frame(link, *parts)
             return receive_frame(link)
     except OSError:
@@ -108,8 +116,9 @@ def lies(node, peer, rng):
             later = rounds[min(len(rounds) - 1, bisect_right(rounds, links._said) + 2)]
             return sealed(pack(Header(run.mark, later, node.number), np.zeros(shape)))
         case "second":
-            before = [r for r in rounds if r <= links._mixed]
-            return sealed(pack(Header(run.mark, (before or rounds)[-1] if before else 0, node.number), np.ones(shape)))
+            # of the last round that this node mixed, the peer may lack the honest message; not of the one before
+            before = [0, *(r for r in rounds if r <= links._mixed)]
+            return sealed(pack(Header(run.mark, before[max(0, len(before) - 2)], node.number), np.ones(shape)))
         case "claim":
             return sealed(pack_text(Header(run.mark, 0, node.number), claim))
         case "sigma":
@@ -122,13 +131,49 @@ def lies(node, peer, rng):
             return sealed(pack(Header(run.mark, rounds[-1], node.number), np.zeros(shape)))
 
 
+def reported(node):
+    """What a site's own process reports of its node, as in a consortium."""
+    run, began = node.run, [-1, time.monotonic()]
+
+    def report():
+        left = node.rounds
+        t = int(left[0]) if len(left) else run.T + 1
+        late, seconds = node.transport.waiting(t)
+        if not late:
+            late, seconds = node.transport.greeting()
+        if t != began[0]:
+            began[:] = t, time.monotonic()
+        waits = {"for": run.nodes[late[0]], "seconds": round(seconds, 1)} if late else None
+        state = shown(node.state, seconds if late else 0.0).value
+        age = time.monotonic() - began[1]
+        return {
+            "name": run.name,
+            "round": t - 1,
+            "rounds": run.T,
+            "waits": waits,
+            "state": state,
+            "age": age,
+            "peers": {},
+        }
+
+    return report
+
+
+def make_room():
+    """What the tests themselves write is written also where the disk is full."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
 def node_process(root, file, name, switch, hostile=False):
     """One node: its own folder, its own records, a port of its own; exits with the error's code.
 
     A hostile one lies to its peers, behind the switch's back, and does its part besides.
     """
-    transport.AGAIN = 0.1
+    transport.RESEND_MAX = 0.1
     root = Path(root)
+    if (root / f"{name}.clock").exists():
+        shift, right = float((root / f"{name}.clock").read_text()), time.time
+        time.time = lambda: right() + shift
     run = make_run(json.loads(Path(file).read_text()))
     try:
         node = open_node(run, name, records(run), root / name)
@@ -140,6 +185,7 @@ def node_process(root, file, name, switch, hostile=False):
             except SottovoceError:
                 return None
 
+        make_room()
         beside = root / f"{name}.port.part"
         beside.write_text(str(Server(answer).port))
         os.replace(beside, root / f"{name}.port")
@@ -153,20 +199,27 @@ def node_process(root, file, name, switch, hostile=False):
             return request(switch, bytes([me, peer]), data)
 
         node.transport = transport.RequestTransport(links, node.skips, ask)
+        Reporter(root / name, run.digest, reported(node)).start()
         outcome = node.take_part()
+        make_room()
         beside = root / f"{name}.part.npy"
         np.save(beside, outcome.model)
         os.replace(beside, root / f"{name}-{run.digest[:12]}.npy")
         node.store.close()
     except SottovoceError as error:
+        make_room()
         (root / f"{name}.error").write_text(f"{type(error).__name__}: {error}")
         os._exit(error.exit_code)
+    except Exception:  # no error that a node may end with
+        make_room()
+        (root / f"{name}.error").write_text(traceback.format_exc())
+        os._exit(1)
     os._exit(0)
 
 
 @contextmanager
 def preloading():
-    """The fork server looks for what it is to preload where PYTHONPATH says, and nowhere else."""
+    """The fork server searches for what it is to preload where PYTHONPATH says, and nowhere else."""
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), before]))
     try:
@@ -181,6 +234,8 @@ class Cluster:
     def __init__(self, root, data, seed=0, hostile=()):
         """`hostile` names nodes that lie."""
         self.hostile, self.kept, self.injected = frozenset(hostile), deque(maxlen=400), {}
+        self.machine, self.filled, self.asleep = (), set(), {}
+        self.long_waits, self.unexplained = set(), []
         self.root, self.rng = Path(root), random.Random(seed)
         self.root.mkdir(exist_ok=True)
         data = data | ({"keys": self._identities(data["nodes"])} if hostile else {})
@@ -198,7 +253,7 @@ class Cluster:
         self.faulty = 0.0
 
     def _identities(self, names):
-        """Of folders that are there already: where somebody is hostile, nobody is trusted on first use."""
+        """Of folders that are there already: where someone is hostile, nobody is trusted on first use."""
         for name in names:
             Store(self.root / name).close()
         return {name: OwnKey(identity_seed(own_secret(self.root / name))).public for name in names}
@@ -271,14 +326,16 @@ class Cluster:
         for name in self.run.nodes:
             process = self.processes.get(name)
             if process is None or not process.is_alive():
-                if process is not None and process.exitcode not in (0, 4, -signal.SIGKILL):
+                full = (StoreError.exit_code,) if name in self.filled else ()
+                self.filled.discard(name)
+                if process is not None and process.exitcode not in (0, 4, -signal.SIGKILL, *full):
                     raise AssertionError((self.root / f"{name}.error").read_text())
                 if not all(map(self.done, self.run.nodes)):
                     self.start(name)  # also one that is done: others may need its last messages
         return not all(map(self.done, self.run.nodes))
 
     def meddle(self, kind):
-        """One deed of a hostile relay: bytes that somebody's node is given in another's name."""
+        """One deed of a hostile relay: bytes that someone's node is given in another's name."""
         i, j = self.rng.sample(range(self.run.n), 2)
         clear = pack(Header(self.run.mark, self.rng.randrange(1, self.run.T), i), np.full(self.run.shape, 1e6))
         frames = [frame for frame in list(self.kept) if frame[2]]
@@ -313,10 +370,13 @@ class Cluster:
 
     def disturb(self, kind=None):
         """One event: a process killed or stopped for a while, a link cut for a while, or the relay meddles."""
-        kind = kind or self.rng.choice(["kill", "stop", "cut", *(DEEDS if self.hostile else ())])
+        kind = kind or self.rng.choice(["kill", "stop", "cut", *(DEEDS if self.hostile else ()), *self.machine])
         if kind in DEEDS:
             return self.meddle(kind)
         name = self.rng.choice(self.run.nodes)
+        if kind == "local":
+            self._attack_locally(name)
+            return kind
         if kind == "cut":
             pair = frozenset(self.rng.sample(range(self.run.n), 2))
             with self.lock:
@@ -324,15 +384,51 @@ class Cluster:
             return kind
         process = self.processes[name]
         with suppress(ProcessLookupError, AttributeError):
-            if kind == "kill":
+            if kind == "full":  # no file of the process grows any more
+                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+                self.filled.add(name)
+            elif kind in ("kill", "clock"):
+                if kind == "clock":  # when it is started again
+                    (self.root / f"{name}.clock").write_text(str(self.rng.uniform(-3e6, 3e6)))
                 os.kill(process.pid, signal.SIGKILL)
                 process.join()
             else:
+                self.asleep[name] = time.monotonic()
                 os.kill(process.pid, signal.SIGSTOP)
                 wake = threading.Timer(self.rng.uniform(0.1, 0.8), lambda: self._wake(process))
                 wake.daemon = True
                 wake.start()
         return kind
+
+    def _attack_locally(self, name):
+        """Another process of the machine, without keys: junk, halves and claims at a node's port, and idle links."""
+        try:
+            port = int((self.root / f"{name}.port").read_text())
+        except (OSError, ValueError):
+            return
+        links = []
+        with suppress(OSError):
+            for _ in range(20):
+                links.append(socket.create_connection((HERE, port), timeout=TIMEOUT))
+            links[0].sendall(struct.pack("<I", 2**32 - 1) + b"x" * 1000)
+            links[1].sendall(b"\x01")
+        for sender in range(self.run.n):
+            request(port, bytes([sender]), self.rng.randbytes(self.rng.randrange(300)))
+        request(port, b"\xff" + self.rng.randbytes(50))
+        for link in links:
+            link.close()
+
+    def _look(self):
+        """Whether every node that has not gone on for some seconds says for whom it waits."""
+        for name in self.run.nodes:
+            process, said = self.processes.get(name), read_progress(self.root / name)
+            awake = time.monotonic() - self.asleep.get(name, 0.0) > 2 * EXPLAINED
+            if said is None or process is None or said.process != process.pid or not process.is_alive() or not awake:
+                continue
+            if said.age > EXPLAINED and said.round < said.rounds:
+                self.long_waits.add((name, said.process, said.round))
+                if said.waits is None and said.state != "paused":
+                    self.unexplained.append((name, said.state, said.round, round(said.age, 1)))
 
     @staticmethod
     def _wake(process):
@@ -341,13 +437,15 @@ class Cluster:
 
     def endure(self, events=0, every=0.3, limit=300.0):
         """Run to the end with so many events on the way; gives how many of each there were."""
-        made = dict.fromkeys(("kill", "stop", "cut", *(DEEDS if self.hostile else ())), 0)
+        made = dict.fromkeys(("kill", "stop", "cut", *(DEEDS if self.hostile else ()), *self.machine), 0)
         end, last = time.monotonic() + limit, time.monotonic()
         try:
             while self.tend():
                 if time.monotonic() > end:
                     raise AssertionError(f"not done after {limit} s")
                 time.sleep(0.02)
+                if self.machine:
+                    self._look()
                 if sum(made.values()) < events and time.monotonic() - last > self.rng.uniform(0.2, 1.8) * every:
                     made[self.disturb(None if any(made.values()) else "kill")] += 1  # one at the least
                     last = time.monotonic()

@@ -7,13 +7,12 @@ import numpy as np
 from cryptography.exceptions import InvalidTag
 
 from sottovoce.data.values import from_lists
-from sottovoce.engine.job import gradients
 from sottovoce.engine.secure import SecureDraws
 from sottovoce.errors import SottovoceError
 from sottovoce.node.budget import Budget, budgets
-from sottovoce.node.entropy import own_keys, own_secret
 from sottovoce.node.envelope import MARK, NONCE, Envelope, RunKeys, _context
 from sottovoce.node.identity import OwnKey
+from sottovoce.node.keys import own_keys, own_secret
 from sottovoce.node.links import _ABOUT, INTRODUCES, MESSAGE, REFUSES, Links
 from sottovoce.node.message import read, unpack_text
 from sottovoce.node.node import DurableNode
@@ -77,21 +76,18 @@ def encoded(run, name, tables):
     return schema.encode(from_lists(tables[name], name, schema.numbers, schema.texts))
 
 
-def simulated(run, tables, keys, schedule=None, plainly=(), pairs=()):
+def simulated(run, tables, keys, schedule=None, pairs=()):
     """The models of all nodes together, in one process, from the very draws that the nodes make with these keys.
 
-    `plainly` says of each node which rounds version 0.1 released, and from which draws; `pairs` what it shares.
+    `pairs` says of each node what it shares.
     """
-    job = run.prepared.job
+    job = run.plan
     problems = [own_problem(run, name, encoded(run, name, tables)) for name in run.nodes]
     own = [run.draws(i, p, keys[i], pairs[i] if pairs else None) for i, p in enumerate(problems)]
     schedule, only, loud = schedule or job.schedule, np.array([0]), np.array([True])
 
     def zeta(i, t, x):
         here, when = np.array([i]), np.array([t])
-        if plainly and t in plainly[i][0]:
-            drawn = plainly[i][1].records(here, when)
-            return gradients(problems[i], job.release, only, drawn)(x) + plainly[i][1].noise(here, when)
         return SecureDraws.drawn(own[i], here, when, loud).gradient(problems[i], job.release, only)(x)
 
     state = job.method.start(run.n, run.m)
@@ -235,11 +231,16 @@ def keys(run, root, tables=None):
 
 
 def models(ends):
-    """Everybody's model; the first error, if somebody failed."""
+    """Everybody's model; the first error, if someone failed."""
     for end in ends.values():
         if isinstance(end, Exception):
             raise end
     return np.stack([ends[name].model for name in sorted(ends, key=list(SIZES).index)])
+
+
+def latest(store, run):
+    """The last round of a run that is in a ledger as released; 0 where none is."""
+    return max((row.round for row in store.rows() if row.kind == "release" and row.run == run.digest), default=0)
 
 
 def assert_as_simulated(run, tables, root, ends, schedule=None):

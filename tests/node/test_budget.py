@@ -1,9 +1,12 @@
 """The owner's budget: nothing runs without one, and nothing that passes it, under whatever name."""
 
+import os
+
 import pytest
 from net import open_node, records, run_of, whole_run
 
-from sottovoce.errors import PrivacyError
+from sottovoce.errors import PrivacyError, StoreError
+from sottovoce.node.budget import read_export
 from sottovoce.node.node import Outcome
 from sottovoce.node.store import Store
 
@@ -51,3 +54,9 @@ def test_people_and_records_are_not_added_up(tmp_path):
         open_node(single, "north", records(people), tmp_path / "north")
     again = run_of(rounds=12, run="second", unit="person", privacy__noise="private(1.0)")
     open_node(again, "north", records(people), tmp_path / "north").store.close()
+
+
+def test_an_export_that_is_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "export.json")
+    with pytest.raises(StoreError, match="is no export of a ledger"):
+        read_export(tmp_path / "export.json")

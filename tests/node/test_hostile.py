@@ -16,12 +16,12 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 from net import Net, envelopes, keys, models, open_node, records, run_of, secret_of, simulated, whole_run
 
-from sottovoce.errors import NetworkError, Paused, SpecError, StoreError
+from sottovoce.errors import NetworkError, PeerTimeout, SpecError, StoreError
 from sottovoce.node import store as stores
 from sottovoce.node.bounds import longest_messages
-from sottovoce.node.entropy import identity_seed, own_secret
 from sottovoce.node.envelope import LONGEST, Envelope, PublicKeys, RunKeys, introduction
 from sottovoce.node.identity import Certified, OwnKey
+from sottovoce.node.keys import identity_seed, own_secret
 from sottovoce.node.message import Code, Header, Refused, pack
 from sottovoce.node.node import DurableNode, Outcome
 from sottovoce.node.store import FILE, Store, file_system
@@ -140,7 +140,7 @@ def test_a_run_with_keys_ends_and_one_with_another_s_key_does_not_begin(tmp_path
     models(whole_run(run, TABLES, tmp_path))
     wrong = run_of(rounds=12, run="wrong", timeout=0.5, keys=listed | {"east": OwnKey(bytes(32)).public})
     ends = whole_run(wrong, TABLES, tmp_path)
-    assert all(isinstance(end, Paused) for end in ends.values())
+    assert all(isinstance(end, PeerTimeout) for end in ends.values())
     assert "introduce itself" in str(ends["north"]) and "names another key" in str(ends["north"])
     for name in run.nodes:
         rows = Store(tmp_path / name, reading=True).rows()
@@ -259,7 +259,7 @@ def test_keys_are_kept_while_a_peer_may_need_this_node(tmp_path):
     kept = {name: Store(tmp_path / name, reading=True).run_keys(run.digest) is not None for name in run.nodes}
     assert ends["north"].unheard == ("west",) and kept["north"] and kept["west"]
     shutil.copytree(tmp_path / "north", tmp_path / "weary")
-    store = Store(tmp_path / "weary")  # whoever will not wait for west any longer need not keep keys for it
+    store = Store(tmp_path / "weary")  # anyone who will not wait for west any longer need not keep keys for it
     store.abandon(run.digest)
     assert store.run_keys(run.digest) is None and not store.ledger.has("stop", run.digest) and store.verify() == []
     with pytest.raises(StoreError, match="over already"):
@@ -308,8 +308,8 @@ def test_honest_messages_are_within_their_bound_and_not_far_within(changes, tmp_
 
 
 def test_the_bound_is_closed_under_what_liars_send():
-    """Whoever mixed the longest that is let in, and adds its own longest release, is within the next round's bound."""
-    job = RUN.prepared.job
+    """A node that mixed the longest accepted messages and adds its own longest release is within the next bound."""
+    job = RUN.plan
     r = longest_messages(job.method, job.release, np.array(RUN.sizes), RUN.m)
     steps = np.diff(np.concatenate([[0.0], r]))
     a, sigma = job.method.steps.a, max(job.release.sigma)
@@ -345,7 +345,7 @@ def test_a_peer_that_sends_what_no_honest_node_can_is_refused_by_all(factor, tmp
     lying(monkeypatch, numbers)
     ends = whole_run(run, TABLES, tmp_path)
     for name in ("east", "south", "west"):
-        assert isinstance(ends[name], Paused) and "no honest node's are over" in str(ends[name])
+        assert isinstance(ends[name], PeerTimeout) and "no honest node's are over" in str(ends[name])
         store = Store(tmp_path / name, reading=True)
         assert {row.round for row in store.rows() if row.kind == "release"} == {1}
         store.close()
@@ -482,7 +482,7 @@ def ranks(tmp_path, monkeypatch):
 
 
 def test_a_rank_that_is_known_from_before_introduces_itself_to_one_that_has_forgotten(ranks):
-    """Nothing is answered under MPI: each introduces itself once, to whoever asks."""
+    """Nothing is answered under MPI: each introduces itself once, to the caller."""
     one, other = ranks
     one.envelope.meet(1, other.envelope.introduction)
     other.transport.send(0, other.envelope.introduction)

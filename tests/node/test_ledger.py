@@ -1,5 +1,6 @@
 """The ledger: what the verifier catches, what its file survives, what the command says."""
 
+import json
 import shutil
 import sqlite3
 
@@ -7,13 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from net import open_node, records, run_of, whole_run
+from net import latest, open_node, records, run_of, whole_run
 
-from sottovoce.errors import PrivacyError, StoreError
+from sottovoce.cli import node as cli
+from sottovoce.errors import NetworkError, PrivacyError, StoreError
 from sottovoce.node.budget import Budget, budgets, contradictions, export, opening, spendings
 from sottovoce.node.ledger import HEAD_FILE, Head, HeadFile, Row, chained, faults
 from sottovoce.node.store import FILE, Store
-from sottovoce.privacy.accounting import epsilon, price
+from sottovoce.privacy.accounting import compute_epsilon, epsilon
 from sottovoce.privacy.events import CyclicEvent, FixedEvent, LaplaceEvent, TreeEvent
 
 RUN, LONG = run_of(rounds=8), run_of(rounds=16)
@@ -154,7 +156,7 @@ def test_messages_are_counted_against_messages_and_not_against_what_is_priced(ev
 
 
 def test_ledgers_of_version_0_1_hold_and_cost_what_they_did():
-    """Which wrote down what is priced alone: with Laplace noise, one mechanism for all messages."""
+    """Which wrote down what is accounted alone: with Laplace noise, one mechanism for all messages."""
     opened = {"name": "first", "node": "north", "dataset": "records", "fingerprint": "ab", "adversary": "transcript"}
     plain = {"sampling": "full", "records": 400, "batch": 400, "clip": 1.0, "sigma": 0.4, "extra": 0.0}
 
@@ -272,7 +274,7 @@ def test_a_torn_write_ahead_log_loses_whole_transactions_only(tmp_path):
         (copy / HEAD_FILE).write_bytes((folders[-2] / HEAD_FILE).read_bytes())
         store = Store(copy)
         saved = store.load(LONG.digest)
-        last = store.ledger.last(LONG.digest)
+        last = latest(store, LONG)
         assert max(saved.outbox) == last in LONG.rounds(0)[1:3]
         assert saved.round == LONG.rounds(0)[LONG.rounds(0).tolist().index(last) - 1]
         assert store.verify() == []
@@ -298,10 +300,10 @@ def test_a_full_disk_stops_a_node_before_anything_is_sent(tmp_path):
     store._db.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(StoreError, match="full"):
         node._release(t, np.zeros((1, 3000)))
-    assert node.links._outbox == {} and store.ledger.last(RUN.digest) == 0 and store.verify() == []
+    assert node.links._outbox == {} and latest(store, RUN) == 0 and store.verify() == []
     store._db.execute(f"PRAGMA max_page_count = {pages + 1000}")
     node._release(t, np.zeros((1, 3000)))  # there is room again
-    assert store.ledger.last(RUN.digest) == t and store.verify() == []
+    assert latest(store, RUN) == t and store.verify() == []
     store.close()
 
 
@@ -377,8 +379,67 @@ def test_what_is_spent_is_the_composition_of_all_runs(finished):
     events = [s.event for s in spendings(rows)]
     assert events == [RUN.event(2)] and budgets(rows) == {"records": Budget(1e6, 1e-5)}
     parts = [event.part for event in events * 3]
-    assert price(events * 3, 1e-5).epsilon == epsilon(parts, 1e-5) > epsilon(parts[:1], 1e-5)
+    assert compute_epsilon(events * 3, 1e-5).epsilon == epsilon(parts, 1e-5) > epsilon(parts[:1], 1e-5)
     with pytest.raises(PrivacyError):
         Budget(0.0, 1e-5)
     with pytest.raises(PrivacyError):
         Budget(1.0, 0.0)
+
+
+def test_a_run_is_named_as_the_user_sees_it(tmp_path):
+    """`consortium.toml` says 'first', the ledger 'first (8121a777…)', `ledger show` the digest's beginning."""
+    store = Store(tmp_path)
+    digests = {"first": "8121a777" * 8, "second (8121a777bad79186)": "ab" * 32, "first (0123456789abcdef)": "cd" * 32}
+    for name, digest in digests.items():
+        store.enter(digest, name, "north", ("north", "south"), ["fingerprint"])
+    assert store.run_of("first") == "8121a777" * 8
+    assert store.run_of("second") == store.run_of("second (8121a777bad79186)") == store.run_of("abababab") == "ab" * 32
+    for unknown in ("fir", "third", "ab", "secon.", "(8121a777bad79186)"):
+        with pytest.raises(StoreError, match="its runs are: 'first'"):
+            store.run_of(unknown)
+    store.enter("ef" * 32, "second (0000000000000000)", "north", ("north", "south"), ["fingerprint"])
+    with pytest.raises(StoreError, match=r"names several runs .*abababababab, efefefefefef"):
+        store.run_of("second")
+    store.close()
+
+
+def test_health_is_one_line_and_an_exit_code(tmp_path, capsys):
+    run = run_of(rounds=20)
+    whole_run(run, records(run), tmp_path)
+
+    def requested(folder):
+        with pytest.raises((NetworkError, StoreError)) as caught:
+            cli.health(folder)
+        (line,) = capsys.readouterr().out.splitlines()
+        assert json.loads(line)["why"] == str(caught.value)
+        return caught.value.exit_code, json.loads(line)
+
+    folder = tmp_path / "north"
+    code, said = requested(folder)
+    assert code == 4 and not said["healthy"] and said["ledger"] and said["why"] == "no process of it runs"
+    assert said["run"]["state"] == "closed" and said["run"]["released"] == len(run.rounds(0))
+    store = Store(folder)
+    cli.health(folder)
+    said = json.loads(capsys.readouterr().out)
+    assert said["healthy"] and said["in_run"] and said["spent"][0]["epsilon"] > 0 and said["spent"][0]["adversary"]
+    store.close()
+    (folder / FILE).write_bytes(b"damaged")
+    code, said = requested(folder)
+    assert code == 6 and not said["ledger"] and "damaged" in said["why"]
+    assert requested(tmp_path / "nowhere")[0] == 6
+
+
+def test_a_row_that_is_written_meanwhile_is_no_fault(tmp_path, monkeypatch):
+    """Health and `ledger verify` run beside the node: the kept head may be older than the rows, and never newer."""
+    writer = Store(tmp_path)
+    reader = Store(tmp_path, reading=True)
+    read = HeadFile.read
+
+    def read_late(self):
+        writer.set_budget({"dataset": "records", "epsilon": "1.0", "delta": 1e-5})
+        return read(self)
+
+    monkeypatch.setattr(HeadFile, "read", read_late)
+    assert reader.ledger_faults() == []
+    reader.close()
+    writer.close()

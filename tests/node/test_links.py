@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 from net import envelopes, linked, run_of, secret_of
 
-from sottovoce.errors import OldCopy, Paused, StoreError, Stranger
+from sottovoce.errors import ConflictingMessages, Disputed, PeerEnded, PeerTimeout, StaleCopy, StoreError, UnknownPeer
 from sottovoce.node import transport
+from sottovoce.node.dropped_edges import Skips
 from sottovoce.node.envelope import Envelope, RunKeys
 from sottovoce.node.identity import OwnKey
 from sottovoce.node.links import _ABOUT, KEPT, MESSAGE, REFUSES, STRETCH, own_proof
-from sottovoce.node.message import CHECK, Code, Header, Refused, array_of, pack, pack_text
-from sottovoce.node.skips import Skips
+from sottovoce.node.message import CHECK, Code, Header, Refused, array_of, pack, pack_text, read, unpack_text
 from sottovoce.node.store import Mark, Saved, Store
 from sottovoce.node.transport import RequestTransport, Stopwatch
 
 RUN = run_of(rounds=30)
 ME, PEER = 0, 2
-FIRST, SECOND, THIRD = RUN.neighbours(ME)[PEER][0][:3]
+FIRST, SECOND, THIRD = RUN.neighbors(ME)[PEER][0][:3]
 EMPTY = Saved(0, None, {}, {}, {})
 ENVELOPES = envelopes(RUN)
 AA = "aa" * 32
@@ -121,7 +121,7 @@ def test_what_does_not_fit_is_refused_with_a_code(box, payload, code):
 
 @pytest.mark.parametrize("sigma", [0.1, None, True, "0.5", 10**400, -(10**400), 0.0, 1e308])
 def test_noise_that_is_no_number_of_the_plan_is_a_stranger_s(box, sigma):
-    with pytest.raises(Stranger, match="would add noise of σ"):
+    with pytest.raises(UnknownPeer, match="would add noise of σ"):
         box.deliver(PEER, sealed(hello(sigma=sigma)))
 
 
@@ -137,8 +137,8 @@ def test_size_is_looked_at_before_anything_else(box, monkeypatch):
 def test_what_was_not_sealed_by_the_sender_for_this_node_is_not_read(box):
     good = message(FIRST)
     refused(box, good, Code.FORMAT)  # in clear
-    refused(box, sealed(good, sender=1), Code.SEAL)  # of somebody else
-    refused(box, sealed(good, receiver=1), Code.SEAL)  # for somebody else
+    refused(box, sealed(good, sender=1), Code.SEAL)  # of someone else
+    refused(box, sealed(good, receiver=1), Code.SEAL)  # for someone else
     refused(box, box.sealed(PEER, message(FIRST, sender=ME)), Code.SEAL)  # its own, reflected
     refused(box, sealed(good, reply=True), Code.SEAL)  # a reply, where a request is expected
     refused(box, ENVELOPES[PEER].seal(ME, "model", letter(b""), good), Code.SEAL)  # about something else
@@ -164,14 +164,14 @@ def test_the_carrier_sees_nothing_but_sizes(box):
     payload = message(FIRST, 0.25, sender=ME)
     data = [box.sealed(PEER, payload) for _ in range(200)]
     assert len(set(data)) == 200 and len({d[4:16] for d in data}) == 200
-    for told in (
+    for details in (
         RUN.mark,
         np.float64(0.25).tobytes(),
         payload[-CHECK:],
         b"svoc",
         FIRST.to_bytes(8, "little") + RUN.mark,
     ):
-        assert not any(told in d for d in data)
+        assert not any(details in d for d in data)
     assert {len(d) for d in data} == {len(payload) + _ABOUT.size + 32}
 
 
@@ -213,13 +213,13 @@ def test_a_hello_counts_where_it_answers_this_very_process():
     box, said = linked(RUN, ME, ENVELOPES[ME], EMPTY), sealed(hello())
     for answers in (None, "", "ab", 7, linked(RUN, ME, ENVELOPES[ME], EMPTY).question):
         box.deliver(PEER, sealed(hello(answers=answers)))
-        assert box.heard(0, PEER) is None and box.asks_again(PEER) and not box.asks_again(PEER)
+        assert box.heard(0, PEER) is None and box.repeats_hello(PEER) and not box.repeats_hello(PEER)
     peer = linked(RUN, PEER, ENVELOPES[PEER], EMPTY)
     box.deliver(PEER, peer.answer(ME, box.sealed(PEER, box.hello(PEER))), reply=True)
-    assert box.heard(0, PEER) is not None and peer.heard(0, ME) is None and peer.asks_again(ME)
+    assert box.heard(0, PEER) is not None and peer.heard(0, ME) is None and peer.repeats_hello(ME)
     assert box.owes_hello(PEER) and not peer.owes_hello(ME)
     peer.deliver(ME, box.answer(PEER, peer.sealed(ME, peer.hello(ME))), reply=True)
-    assert peer.heard(0, ME) is not None and not peer.asks_again(ME)
+    assert peer.heard(0, ME) is not None and not peer.repeats_hello(ME)
     assert not box.owes_hello(PEER) and not peer.owes_hello(ME)
     box.deliver(PEER, said)  # late, it takes nothing back
     assert box.heard(0, PEER) is not None
@@ -231,11 +231,12 @@ def test_a_hello_counts_where_it_answers_this_very_process():
 @pytest.mark.parametrize("seen", [(FIRST, "bb" * 32), (SECOND, AA)])
 def test_a_message_that_this_ledger_does_not_know_stops_the_node_if_it_is_proven(box, seen):
     for wrong in ("", "00" * 16, proof(*seen, of=PEER).hex(), proof(THIRD, seen[1]).hex()):
-        refused(box, sealed(hello(seen=[*seen, wrong])), Code.CLAIM)
+        box.deliver(PEER, sealed(hello(seen=[*seen, wrong])))  # the hello counts, and the claim does not
+        assert "cannot prove it" in box.refused[-1]
         box.heard(FIRST, 1)  # and this node goes on
-    with pytest.raises(OldCopy, match="stops for good"):
+    with pytest.raises(StaleCopy, match="stops for good"):
         box.deliver(PEER, sealed(hello(seen=[*seen, proof(*seen).hex()])))
-    with pytest.raises(OldCopy):  # whoever waits for anybody learns of it
+    with pytest.raises(StaleCopy):  # anyone who waits for anybody learns of it
         box.heard(FIRST, 1)
 
 
@@ -267,13 +268,13 @@ def test_other_keys_in_a_node_s_name_are_refused_and_it_is_told_what_was_seen_of
     answer = box.answer(PEER, other.introduction)
     assert answer.startswith(REFUSES)
     lost = linked(RUN, PEER, other, EMPTY)
-    with pytest.raises(OldCopy):  # it has the secret that made the proof, and not the ledger
+    with pytest.raises(StaleCopy):  # it has the secret that made the proof, and not the ledger
         lost.deliver(ME, answer, reply=True)
     elsewhere = linked(RUN, PEER, other, EMPTY)
     elsewhere._secret = bytes(32)
     for said in (answer, REFUSES + b"null"):  # anybody can say so: it pauses, and can be started again
         elsewhere.deliver(ME, said, reply=True)
-        with pytest.raises(Stranger, match="other keys of this node"):
+        with pytest.raises(UnknownPeer, match="other keys of this node"):
             elsewhere.heard(FIRST, ME)
 
 
@@ -288,6 +289,92 @@ def test_a_refusal_that_cannot_be_read_is_refused(box, junk):
     with pytest.raises(Refused):
         box.deliver(PEER, REFUSES + junk)
     box.heard(FIRST, PEER)
+
+
+# -- early lies, and ends --
+
+
+def restarted(box, mixed):
+    """The node's links as its folder has them when it is stopped before it has mixed more."""
+    unvouched = {}
+    for peer, t, digest in box.unvouched():
+        unvouched.setdefault(peer, {})[t] = digest
+    saved = Saved(mixed, None, {FIRST: message(FIRST, sender=ME)}, box.seen, {}, unvouched=unvouched)
+    return linked(RUN, ME, ENVELOPES[ME], saved, {FIRST: AA}.get)
+
+
+def test_a_lie_that_was_not_mixed_decides_nothing_after_a_restart(box):
+    box.deliver(PEER, sealed(message(FIRST, 2.0)))
+    refused(box, sealed(message(FIRST)), Code.SECOND)
+    again = restarted(box, FIRST - 1)
+    again.deliver(PEER, sealed(message(FIRST)))
+    assert again.heard(FIRST, PEER) == message(FIRST) and again.seen[PEER].message == message(FIRST)[-32:].hex()
+    refused(again, sealed(message(FIRST, 2.0)), Code.SECOND)
+    mixed = restarted(box, FIRST)
+    refused(mixed, sealed(message(FIRST)), Code.SECOND)
+
+
+def test_a_hello_with_a_second_version_is_answered(box):
+    box.deliver(PEER, sealed(message(FIRST, 2.0)))
+    reply = box.answer(PEER, sealed(hello(attached=[letter(message(FIRST))], answers=box.question)))
+    assert reply and box.heard(0, PEER) is not None and "second, different" in box.refused[-1]
+
+
+@pytest.mark.parametrize("mixed", [-1, True, "1", None, 2**70, min({*range(1, 31)} - {*RUN.neighbors(PEER)[ME][0]})])
+def test_what_a_peer_says_to_have_mixed_is_a_step_of_the_link(box, mixed):
+    refused(box, sealed(hello(mixed=mixed)), Code.CLAIM)
+
+
+def test_who_mixed_what_this_node_never_made_ends_this_start(box):
+    box.deliver(PEER, sealed(hello(mixed=FIRST)))
+    with pytest.raises(Disputed, match=r"'south' holds messages in this node's name that it never made"):
+        box.deliver(PEER, sealed(hello(mixed=SECOND)))
+    with pytest.raises(Disputed):
+        box.heard(FIRST, 1)
+
+
+def test_a_hello_says_what_is_mixed(box):
+    def said():
+        value, _ = unpack_text(read(box.hello(PEER)))
+        return value["mixed"]
+
+    assert said() == 0
+    box.deliver(PEER, sealed(message(FIRST)))
+    assert said() == 0
+    box.mixed(FIRST)
+    assert said() == FIRST
+    saved = Saved(SECOND, None, {}, {}, {(SECOND, PEER): "skip"})
+    box = linked(RUN, ME, ENVELOPES[ME], saved)
+    assert said() == FIRST  # what was left out was not mixed
+
+
+def ended(end, about=None, answers=None):
+    return sealed(pack_text(Header(RUN.mark, RUN.T + 1, PEER), {"end": end, "about": about, "answers": answers}))
+
+
+def test_the_end_of_a_peer_ends_the_wait_for_it(box):
+    for wrong in (ended("tired"), ended("paused", "nobody"), ended("paused"), ended("disputed", answers="ab")):
+        refused(box, wrong, Code.NOTICE)  # the last two: anybody may have kept them from another start
+    box.heard(FIRST, 1)
+    box.deliver(PEER, ended("paused", "west", box.question))
+    with pytest.raises(PeerTimeout, match="'south' stopped: it is paused and waits for node 'west'"):
+        box.heard(FIRST, 1)
+
+
+def test_that_a_peer_contradicts_is_final_and_is_passed_on(box):
+    box.deliver(PEER, ended("contradicted", "west"))
+    with pytest.raises(PeerEnded, match="node 'west' signed other messages than it sent"):
+        box.heard(FIRST, 1)
+    value, _ = unpack_text(read(box.parting(1)))
+    assert value["end"] == "peer ended" and value["about"] == "south" and box.parted(PEER)
+
+
+def test_a_node_that_has_mixed_all_goes_on_without_one_that_stopped(box):
+    box.mixed(box.last)
+    box.deliver(PEER, ended("paused", None, box.question))
+    assert box.heard(FIRST, 1) is None and not box.parted(PEER)  # it may be back, and need this node
+    box.deliver(PEER, ended("contradicted", "west"))
+    assert box.parted(PEER)
 
 
 # -- vouchers --
@@ -326,8 +413,7 @@ def test_what_is_not_signed_for_is_refused():
         theirs.mixed(t)
     hashes = b"".join(payloads[t][-CHECK:] for t in stretch)
     right = one.sign(*theirs._vouched("east", stretch, hashes)) + hashes
-    lie = hashes[CHECK:] + hashes[:CHECK]
-    for voucher in (b"", right[:-1], bytes(64) + hashes, one.sign(*theirs._vouched("east", stretch, lie)) + lie):
+    for voucher in (b"", right[:-1], bytes(64) + hashes, bytes(64) + hashes[CHECK:] + hashes[:CHECK]):
         refused(theirs, one.seal(1, MESSAGE, letter(b"", voucher), payloads[STRETCH]), Code.VOUCHER, 0)
         assert theirs.heard(STRETCH, 0) is None
     theirs.deliver(0, one.seal(1, MESSAGE, letter(b"", right), payloads[STRETCH]))
@@ -357,7 +443,10 @@ def test_what_came_before_a_restart_is_signed_for_too(tmp_path):
     hashes = b"".join(payloads[t][-CHECK:] for t in stretch)
     lie = bytes(CHECK) + hashes[CHECK:]  # of the very first
     voucher = one.sign(*theirs._vouched("east", stretch, lie)) + lie
-    refused(theirs, one.seal(1, MESSAGE, letter(b"", voucher), payloads[STRETCH]), Code.VOUCHER, 0)
+    again = linked(LONG, 1, other, store.load(run)._replace(round=STRETCH - 1))
+    again.post(STRETCH, pack(Header(LONG.mark, STRETCH, 1), np.zeros((1, 3))))
+    with pytest.raises(ConflictingMessages, match=r"'north' signed other messages than it sent \(of round 1\)"):
+        again.deliver(0, one.seal(1, MESSAGE, letter(b"", voucher), payloads[STRETCH]))
     voucher = one.sign(*theirs._vouched("east", stretch, hashes)) + hashes
     theirs.deliver(0, one.seal(1, MESSAGE, letter(b"", voucher), payloads[STRETCH]))
     with store.transaction():
@@ -391,13 +480,13 @@ def test_vouchers_and_what_waits_for_one_are_told_at_one_moment(monkeypatch):
     theirs = linked(LONG, 1, envelopes(LONG)[1], EMPTY)
     free = []
 
-    def look():
+    def read():
         if theirs._lock.acquire(timeout=0.2):
             free.append(True)
             theirs._lock.release()
 
     def meanwhile():
-        other = threading.Thread(target=look)
+        other = threading.Thread(target=read)
         other.start()
         other.join()
         return []
@@ -424,7 +513,7 @@ def test_old_messages_are_handed_out_and_older_ones_dropped(box):
     for t in RUN.rounds(ME).tolist():
         if t > FIRST:
             box.post(t, message(t, sender=ME))
-    last = RUN.neighbours(ME)[PEER][0][-2:]
+    last = RUN.neighbors(ME)[PEER][0][-2:]
     assert all(t in box._outbox for rounds in box.peers.values() for t in rounds[-2:])
     assert len(box._outbox) <= 4 * len(box.peers) + 3 < len(RUN.rounds(ME))
     reply = linked(RUN, PEER, ENVELOPES[PEER], Saved(last[0] - 1, None, {last[0]: message(last[0])}, {}, {}))
@@ -442,26 +531,56 @@ def waiting(box, timeout, ask):
 def test_waiting_does_not_depend_on_the_clock_of_the_wall(box, monkeypatch):
     """Clocks that jump by days change nothing: there is no time in a message, and waiting is monotonic."""
     monkeypatch.setattr(time, "time", lambda: np.random.default_rng().uniform(-1e9, 1e9))
-    monkeypatch.setattr(transport, "AGAIN", 0.01)
-    asked, peer = [], linked(RUN, PEER, ENVELOPES[PEER], EMPTY)
+    monkeypatch.setattr(transport, "RESEND_MAX", 0.01)
+    requested, peer = [], linked(RUN, PEER, ENVELOPES[PEER], EMPTY)
 
     def ask(to, data):
-        asked.append(data)
+        requested.append(data)
         peer.deliver(ME, data)
-        return sealed(message(FIRST), reply=True) if len(asked) == 3 else None
+        return sealed(message(FIRST), reply=True) if len(requested) == 3 else None
 
     mine = message(FIRST, sender=ME)
     assert waiting(box, 5.0, ask).exchange(FIRST, mine, [PEER]) == {PEER: message(FIRST)}
-    assert len(set(asked)) == 3 and peer.heard(FIRST, ME) == mine  # the same message, however often
+    assert len(set(requested)) == 3 and peer.heard(FIRST, ME) == mine  # the same message, however often
 
 
 def test_a_peer_that_never_answers_pauses_the_run_with_the_reason(box, monkeypatch):
-    monkeypatch.setattr(transport, "AGAIN", 0.01)
-    began = time.monotonic()
-    with pytest.raises(Paused, match=r"waited 0\.05 s for node 'south' .* round .*does not open"):
+    monkeypatch.setattr(transport, "RESEND_MAX", 0.01)
+    with pytest.raises(PeerTimeout, match=r"waited 0\.05 s for node 'south' .* round .*does not open"):
         forged = sealed(message(FIRST), reply=True)[:-1] + b"x"
         waiting(box, 0.05, lambda peer, payload: forged).exchange(FIRST, message(FIRST, sender=ME), [PEER])
-    assert time.monotonic() - began < 2.0
+
+
+def test_messages_are_sent_again_after_four_round_trips(box, monkeypatch):
+    """By a fake clock: the first round trip is 30 ms; each loss costs twice as long as the one before."""
+    now, sent = [0.0], []
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    def ask(peer, data):
+        sent.append(round(now[0], 3))
+        now[0] += 0.03
+        if len(sent) in (1, 6):
+            return sealed(message(FIRST if len(sent) == 1 else SECOND), reply=True)
+        return None
+
+    network = waiting(box, 5.0, ask)
+    monkeypatch.setattr(network, "wait", lambda seconds: now.__setitem__(0, now[0] + max(seconds, 1e-3)))
+    network.exchange(FIRST, message(FIRST, sender=ME), [PEER])
+    box.mixed(FIRST)
+    box.post(SECOND, message(SECOND, sender=ME))
+    network.exchange(SECOND, message(SECOND, sender=ME), [PEER])
+    gaps = np.diff(sent[1:])
+    assert np.allclose(gaps, [0.15, 0.27, 0.51, 0.53], atol=0.04)  # 4 x 0.03 x (1, 2, 4, …), at most 0.5
+
+
+def test_a_reply_that_waited_for_its_sender_does_not_count_as_a_long_way():
+    again = transport.Resend()
+    for seconds in (3.0, 0.04, 5.0, 0.05):
+        again.measured(0, seconds)
+    assert again.delay(0, 0) == pytest.approx(0.16) and again.delay(0, 3) == transport.RESEND_MAX
+    for _ in range(transport.SAMPLES):
+        again.measured(0, 1e-4)
+    assert again.delay(0, 0) == transport.RESEND_MIN and again.delay(1, 0) == transport.RESEND_MAX
 
 
 def test_time_in_which_a_process_was_stopped_does_not_count(monkeypatch):

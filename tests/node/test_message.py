@@ -55,7 +55,7 @@ def test_anything_else_is_refused(junk):
 
 
 def resealed(payload):
-    """What somebody who knows the format could write: the checksum is right again."""
+    """What someone who knows the format could write: the checksum is right again."""
     return payload[:-CHECK] + sha256(payload[:-CHECK]).digest()
 
 

@@ -12,6 +12,7 @@ from net import (
     Net,
     assert_as_simulated,
     envelopes,
+    latest,
     models,
     open_node,
     overheard,
@@ -25,12 +26,12 @@ from sottovoce.errors import (
     DataError,
     FolderInUse,
     NetworkError,
-    OldCopy,
-    Paused,
+    PeerTimeout,
     SottovoceError,
     SpecError,
+    StaleCopy,
     StoreError,
-    Stranger,
+    UnknownPeer,
 )
 from sottovoce.network.mixing import Gossip
 from sottovoce.node import transport
@@ -46,7 +47,7 @@ TABLES = records(RUN)
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(transport, "AGAIN", 0.02)
+    monkeypatch.setattr(transport, "RESEND_MAX", 0.02)
 
 
 @pytest.mark.parametrize(
@@ -229,14 +230,14 @@ def test_a_node_that_crashes_goes_on_as_if_nothing_had_happened(where, tmp_path,
 
 @pytest.mark.parametrize("where", ["after writing", "after mixing"])
 def test_all_nodes_may_stop_and_start_again_together(where, tmp_path, monkeypatch):
-    """As under MPI, where one dead rank ends the job: whoever was ahead hands its last messages out again."""
+    """As under MPI, where one dead rank ends the job: anyone who was ahead hands its last messages out again."""
     run = run_of(rounds=12, timeout=0.4)
     crashing(monkeypatch, where, 2, run.rounds(2)[1::2].tolist())
     for _ in range(20):
         ends = whole_run(run, TABLES, tmp_path)
         if not any(isinstance(end, Exception) for end in ends.values()):
             break
-        assert {type(end) for end in ends.values()} <= {Crash, Paused, Outcome}
+        assert {type(end) for end in ends.values()} <= {Crash, PeerTimeout, Outcome}
     assert_as_simulated(run, TABLES, tmp_path, ends)
 
 
@@ -244,7 +245,7 @@ def test_a_peer_that_is_gone_pauses_the_run(tmp_path):
     run = run_of(rounds=12, timeout=0.3)
     ends = whole_run(run, TABLES, tmp_path, names=run.nodes[:3])
     assert all(
-        isinstance(end, Paused) and "'west'" in str(end) and "start the nodes again" in str(end)
+        isinstance(end, PeerTimeout) and "'west'" in str(end) and "start the nodes again" in str(end)
         for end in ends.values()
     )
     assert_as_simulated(run, TABLES, tmp_path, whole_run(run, TABLES, tmp_path))
@@ -270,14 +271,14 @@ def test_a_restored_old_folder_stops_for_good(tmp_path):
     shutil.rmtree(tmp_path / "south")
     shutil.move(tmp_path / "copy", tmp_path / "south")
     ends = whole_run(run, TABLES, tmp_path)
-    assert isinstance(ends["south"], OldCopy) and "stops for good" in str(ends["south"])
+    assert isinstance(ends["south"], StaleCopy) and "stops for good" in str(ends["south"])
     with pytest.raises(StoreError, match="stopped for good"):
         open_node(run, "south", TABLES, tmp_path / "south")
 
 
 def test_hellos_of_another_day_do_not_let_a_restored_folder_in(tmp_path, monkeypatch):
     """A relay plays back what peers said before the folder was copied: they must say it to this very process."""
-    monkeypatch.setattr(transport, "AGAIN", 0.001)
+    monkeypatch.setattr(transport, "RESEND_MAX", 0.001)
     monkeypatch.setattr(transport, "LOOK", 0.001)
     run, net, tape = run_of(rounds=12, timeout=2.0), Net(), {}
 
@@ -301,9 +302,9 @@ def test_hellos_of_another_day_do_not_let_a_restored_folder_in(tmp_path, monkeyp
     old = open_node(run, "south", TABLES, tmp_path / "copy")
     played = {peer: cycle(said) for peer, said in tape.items()}
     old.transport = RequestTransport(old.links, old.skips, lambda peer, payload: next(played[peer]))
-    with pytest.raises(Paused, match="to say hello"):
+    with pytest.raises(PeerTimeout, match="to say hello"):
         old.take_part()
-    assert old.store.ledger.last(run.digest) <= run.rounds(2)[2]  # nothing was let out again
+    assert latest(old.store, run) <= run.rounds(2)[2]  # nothing was released again
     old.store.close()
 
 
@@ -311,10 +312,10 @@ def test_an_empty_folder_in_the_middle_of_a_run_stops_for_good(tmp_path):
     """A lost folder means fresh noise for rounds that are out: nobody accepts its new keys, and nothing is released."""
     run = run_of(rounds=12, timeout=0.5)
     ends = whole_run(run, TABLES, tmp_path, names=run.nodes[:3])
-    assert all(isinstance(end, Paused) for end in ends.values())
+    assert all(isinstance(end, PeerTimeout) for end in ends.values())
     shutil.rmtree(tmp_path / "east")
     end = whole_run(run, TABLES, tmp_path)["east"]
-    assert isinstance(end, Stranger) and "other keys of this node" in str(end)
+    assert isinstance(end, UnknownPeer) and "other keys of this node" in str(end)
     rows = Store(tmp_path / "east", reading=True).rows()
     assert not any(row.kind in ("release", "stop") for row in rows)
 
@@ -337,7 +338,7 @@ def test_a_folder_from_before_the_run_that_has_its_key_knows_its_own_future(tmp_
     shutil.rmtree(tmp_path / "south")
     shutil.move(tmp_path / "copy", tmp_path / "south")
     ends = whole_run(run, TABLES, tmp_path)
-    assert isinstance(ends["south"], OldCopy) and "stops for good" in str(ends["south"])
+    assert isinstance(ends["south"], StaleCopy) and "stops for good" in str(ends["south"])
 
 
 def test_other_records_cannot_go_on_with_a_run(tmp_path):
@@ -361,9 +362,9 @@ def test_nodes_of_different_plans_do_not_exchange_a_single_message(tmp_path):
     nodes = {name: open_node(run, name, TABLES, tmp_path / name) for name in run.nodes[:3]}
     nodes["west"] = open_node(other, "west", TABLES, tmp_path / "west")
     ends = play(net, nodes)
-    assert all(isinstance(end, Paused | Stranger) for end in ends.values())
-    assert isinstance(ends["west"], Stranger) and "same run file" in str(ends["west"])
-    assert sum(isinstance(end, Stranger) for end in ends.values()) > 1
+    assert all(isinstance(end, PeerTimeout | UnknownPeer) for end in ends.values())
+    assert isinstance(ends["west"], UnknownPeer) and "same run file" in str(ends["west"])
+    assert sum(isinstance(end, UnknownPeer) for end in ends.values()) > 1
     assert all(not any(row.kind == "release" for row in Store(tmp_path / n, reading=True).rows()) for n in run.nodes)
 
 
@@ -394,9 +395,9 @@ def test_a_node_reads_only_what_the_run_file_says(tmp_path):
         open_node(run_of(features=["a", "b", "x"]), "north", TABLES, tmp_path / "c")
     with pytest.raises(DataError, match="column 'person', which is not there"):
         open_node(run_of(unit="person"), "north", TABLES, tmp_path / "d")
-    crowd = run_of(unit="person", nodes={"north": 11, "east": 9, "south": 15, "west": 10})
+    many_nodes = run_of(unit="person", nodes={"north": 11, "east": 9, "south": 15, "west": 10})
     with pytest.raises(DataError, match="11 people"):
-        open_node(run_of(unit="person"), "north", records(crowd), tmp_path / "e")
+        open_node(run_of(unit="person"), "north", records(many_nodes), tmp_path / "e")
 
 
 def test_a_folder_serves_one_process_and_one_node(tmp_path):

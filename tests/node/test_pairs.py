@@ -9,11 +9,11 @@ import pytest
 from net import Net, encoded, keys, models, open_node, overheard, play, records, run_of, simulated, whole_run
 
 from sottovoce.engine.job import gradients
-from sottovoce.errors import Paused, PrivacyError, SpecError, StoreError, Stranger
+from sottovoce.errors import PeerTimeout, PrivacyError, SpecError, StoreError, UnknownPeer
 from sottovoce.node import transport
 from sottovoce.node.bounds import longest_releases, units
-from sottovoce.node.entropy import identity_seed, own_secret
 from sottovoce.node.identity import OwnKey
+from sottovoce.node.keys import identity_seed, own_secret
 from sottovoce.node.site import own_problem
 from sottovoce.node.store import Store
 from sottovoce.secure.generator import Generator
@@ -38,7 +38,7 @@ TABLES = records(RUN)
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(transport, "AGAIN", 0.02)
+    monkeypatch.setattr(transport, "RESEND_MAX", 0.02)
 
 
 class Tapped(Net):
@@ -108,7 +108,7 @@ def test_pair_noise_is_large_in_every_message_and_gone_from_their_mean(tmp_path)
         tables, net = records(run), Tapped()
         nodes = {name: open_node(run, name, tables, tmp_path / str(trial) / name) for name in run.nodes}
         play(net, nodes)
-        job = run.prepared.job
+        job = run.plan
         residuals = []
         for i, name in enumerate(run.nodes):
             problem = own_problem(run, name, encoded(run, name, tables))
@@ -180,10 +180,10 @@ def test_no_seed_key_or_pair_noise_is_ever_on_the_wire_or_in_a_log(tmp_path, cap
     secret = {part for node in nodes.values() for part in node.store.run_keys(RUN.digest)[:2]}
     secret |= {node.envelope.pair_secret(peer) for node in nodes.values() for peer in RUN.shares_with(node.number)}
     assert len(secret) == 8 + 6
-    noises, law = set(), RUN.prepared.job.release.law
+    noises, law = set(), RUN.plan.release.law
     for node in nodes.values():
         draws = node._secure
-        for source in law.with_peers(node.number, np.arange(1, RUN.T + 1), RUN.prepared.job.release.sigma)[1:]:
+        for source in law.with_peers(node.number, np.arange(1, RUN.T + 1), RUN.plan.release.sigma)[1:]:
             words = draws.generator(source).words(source.owners, source.rounds, 0, 2)
             noises |= {row.tobytes()[:16] for row in words}
     assert len(noises) == 6 * RUN.T
@@ -200,7 +200,7 @@ def test_no_seed_key_or_pair_noise_is_ever_on_the_wire_or_in_a_log(tmp_path, cap
 
 def test_the_ledger_knows_the_pairs_and_a_run_goes_on_with_no_others(tmp_path):
     run = paired(timeout=0.4)
-    assert isinstance(whole_run(run, TABLES, tmp_path, names=run.nodes[:3])["north"], Paused)
+    assert isinstance(whole_run(run, TABLES, tmp_path, names=run.nodes[:3])["north"], PeerTimeout)
     nodes = opened(run, tmp_path)
     known = nodes["east"].envelope.fingerprints()
     nodes["north"]._release(1, np.zeros((1, run.m)))
@@ -209,7 +209,7 @@ def test_the_ledger_knows_the_pairs_and_a_run_goes_on_with_no_others(tmp_path):
     assert detail["adversary"] == "secret_pairs(1)" and nodes["north"].store.verify() == []
     nodes["north"].envelope._members[3] = nodes["north"].envelope._members[2]
     with pytest.raises(StoreError, match="other keys of other nodes"):
-        nodes["north"]._refuse_other_pairs()
+        nodes["north"]._check_same_pairs()
     for node in nodes.values():
         node.store.close()
 
@@ -233,12 +233,14 @@ def test_a_peer_with_other_keys_than_at_the_start_gets_nothing(tmp_path):
 
     nodes["south"].turn = crashing
     ends = play(Net(), nodes)
-    assert isinstance(ends["south"], Crash) and all(isinstance(ends[n], Paused) for n in ("north", "east", "west"))
-    assert "gone for good, this run cannot be finished" in str(ends["north"])
+    assert isinstance(ends["south"], Crash) and all(isinstance(ends[n], PeerTimeout) for n in ("north", "east", "west"))
+    paused = [str(ends[name]) for name in ("north", "east", "west")]  # who gives up first tells the others
+    assert any("gone for good, this run cannot be finished" in text for text in paused)
+    assert all("'south'" in text for text in paused)
     before = {name: len(_released(tmp_path / name)) for name in run.nodes}
     shutil.rmtree(tmp_path / "south")
     ends = whole_run(run, TABLES, tmp_path)
-    assert isinstance(ends["south"], Stranger) and "other keys of this node" in str(ends["south"])
+    assert isinstance(ends["south"], UnknownPeer) and "other keys of this node" in str(ends["south"])
     assert _released(tmp_path / "south") == []
     assert {name: len(_released(tmp_path / name)) for name in ("north", "east", "west")} == {
         name: before[name] for name in ("north", "east", "west")
@@ -259,7 +261,7 @@ def test_a_key_that_does_not_verify_lets_nothing_out(tmp_path):
     listed = {name: OwnKey(identity_seed(own_secret(tmp_path / name))).public for name in RUN.nodes}
     run = paired(timeout=0.5, keys=listed | {"west": OwnKey(bytes(32)).public})
     ends = whole_run(run, TABLES, tmp_path)
-    assert all(isinstance(end, Paused) for end in ends.values()) and "names another key" in str(ends["north"])
+    assert all(isinstance(end, PeerTimeout) for end in ends.values()) and "names another key" in str(ends["north"])
     assert all(_released(tmp_path / name) == [] for name in run.nodes)
 
 
@@ -282,10 +284,10 @@ def test_a_plan_that_its_secrets_cannot_bear_is_refused(changes, error, why):
 
 
 def test_the_bound_of_messages_knows_of_pairs():
-    job = RUN.prepared.job
+    job = RUN.plan
     assert units(job.release, 4, RUN.T) == pytest.approx(np.sqrt(1 + 3 * 100), rel=1e-3)
     plain = run_of(8, nodes=FOUR, network__activation="everyone", privacy__sampling="full")
-    less = longest_releases(plain.prepared.job.method, plain.prepared.job.release, np.array(plain.sizes), plain.m)
+    less = longest_releases(plain.plan.method, plain.plan.release, np.array(plain.sizes), plain.m)
     assert np.all(longest_releases(job.method, job.release, np.array(RUN.sizes), RUN.m) > 10 * less)
 
 
@@ -293,4 +295,4 @@ def test_the_statement_is_of_the_worst_coalition():
     made = RUN.statement
     made.verify()
     assert "'secret_pairs(1)', whichever 1 node may help" in made.paragraph()
-    assert any("whoever admits nodes decides how many" in told for told in made.assumptions)
+    assert any("whoever admits nodes decides how many" in details for details in made.assumptions)

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from net import Net, envelopes, keys, linked, open_node, overheard, play, records, run_of, secret_of, simulated
 
-from sottovoce.errors import NetworkError, OldCopy, SpecError
+from sottovoce.errors import NetworkError, SpecError, StaleCopy
 from sottovoce.network.averaging import Exact
 from sottovoce.network.mixing import GOSSIP, Gossip, metropolis
 from sottovoce.network.schedule import Schedule
 from sottovoce.node import transport
 from sottovoce.node.bounds import SUMMED, partial_shares
+from sottovoce.node.dropped_edges import KEEP, PROMISED
 from sottovoce.node.links import _ABOUT, MESSAGE, own_proof
 from sottovoce.node.message import Code, Header, Refused, pack, pack_text
 from sottovoce.node.node import DurableNode
-from sottovoce.node.skips import KEEP, PROMISED
 from sottovoce.node.store import Saved, Store
 from sottovoce.node.transport import NodeTransport
 from sottovoce.secure.generator import Generator
@@ -29,7 +29,7 @@ NAMES = ("north", "east", "south", "west", "inner")
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(transport, "AGAIN", 0.02)
+    monkeypatch.setattr(transport, "RESEND_MAX", 0.02)
 
 
 def run_with(n=5, averaging="exact", rounds=4, **changes):
@@ -83,7 +83,7 @@ def check(run, root, ends, tables, wire, pairs=()):
     found = np.stack([ends[name].model for name in run.nodes])
     expected = simulated(run, tables, keys(run, root), pairs=pairs)
     assert np.allclose(found, expected, rtol=1e-9, atol=1e-9)
-    said = {(i, step) for i in range(run.n) for steps, _ in run.neighbours(i).values() for step in steps}
+    said = {(i, step) for i in range(run.n) for steps, _ in run.neighbors(i).values() for step in steps}
     assert set(wire) == said and all(len(digests) == 1 for digests in wire.values())
     for i, name in enumerate(run.nodes):
         store = Store(root / name, reading=True)
@@ -124,7 +124,7 @@ def test_the_check_tells_three_exchanges_from_one(tmp_path):
     run = run_with(4, "gossip(3)", network__graph="ring")
     tables = records(run)
     ends = play(Net(), {name: open_node(run, name, tables, tmp_path / name) for name in run.nodes})
-    drawn = run.prepared.job.schedule
+    drawn = run.plan.schedule
     once = Schedule(drawn.n, drawn.starts, drawn.active, drawn.pattern, drawn.patterns, averaging=GOSSIP)
     found = np.stack([ends[name].model for name in run.nodes])
     assert not np.allclose(found, simulated(run, tables, keys(run, tmp_path), once), rtol=1e-3)
@@ -156,9 +156,9 @@ class Doomed(DurableNode):
         self.die("released", t)
         return payload
 
-    def pass_on(self, t, part, held):
+    def forward(self, t, part, held):
         self.die("pass", t, part)
-        payload = super().pass_on(t, part, held)
+        payload = super().forward(t, part, held)
         self.die("passed", t, part)
         return payload
 
@@ -213,7 +213,7 @@ def test_nodes_that_die_at_every_point_go_on_as_if_nothing_had_happened(n, avera
     ends = lives(run, tables, tmp_path, net, past=past)
     check(run, tmp_path, ends, tables, net.wire, pairs)
     passed = {point for point in past if point[1] == "passed"}
-    spoken = {(i, step) for i in range(n) for steps, _ in run.neighbours(i).values() for step in steps}
+    spoken = {(i, step) for i in range(n) for steps, _ in run.neighbors(i).values() for step in steps}
     assert len(passed) == sum(run.at(step)[1] > 0 for _, step in spoken) > 0
 
 
@@ -290,7 +290,7 @@ class Certain(NodeTransport):
     ("averaging", "activation"), [("exact", "nodes(3)"), ("exact", "nodes(4)"), ("gossip(3)", "edges(2)")]
 )
 def test_no_honest_message_is_ever_refused(averaging, activation, tmp_path):
-    """Whoever hands over in one round averages, or is handed over to, in the next: all orders come about."""
+    """Anyone who hands over in one round averages, or is handed over to, in the next: all orders come about."""
     run = run_with(5, averaging, network__activation=activation, rounds=15)
     tables, queues, ends = records(run), [queue.Queue() for _ in range(5)], {}
     nodes = {name: open_node(run, name, tables, tmp_path / name) for name in run.nodes}
@@ -411,15 +411,14 @@ def test_a_proof_of_what_was_passed_on_tells_an_old_copy_its_future():
         box.deliver(1, ENVELOPES[1].seal(0, MESSAGE, _ABOUT.pack(bytes(16), 0), payload))
 
     hello(linked(RUN, 0, ENVELOPES[0], EMPTY, {step: digest}.get), [step, digest, proof])
-    with refused(Code.CLAIM):
-        hello(linked(RUN, 0, ENVELOPES[0], EMPTY), [step, digest, "cd" * 16])
-    with pytest.raises(OldCopy, match="exchange 2 of round 2"):
+    hello(linked(RUN, 0, ENVELOPES[0], EMPTY), [step, digest, "cd" * 16])  # a claim without a proof stops nobody
+    with pytest.raises(StaleCopy, match="exchange 2 of round 2"):
         hello(linked(RUN, 0, ENVELOPES[0], EMPTY), [step, digest, proof])
 
 
 def test_an_exact_mean_needs_all_of_its_edges():
     with pytest.raises(SpecError, match="needs every edge"):
-        _ = run_with(3, skip_after=5.0).prepared
+        _ = run_with(3, skip_after=5.0).plan
     assert run_with(3, "gossip(2)", skip_after=5.0).parts == 2
 
 
@@ -427,6 +426,6 @@ def test_what_is_not_finite_is_not_passed_on(tmp_path):
     run = run_with(3)
     node = open_node(run, "north", records(run), tmp_path / "north")
     with pytest.raises(NetworkError, match="not finite"):
-        node.pass_on(1, 1, np.full(run.shape, np.inf))
+        node.forward(1, 1, np.full(run.shape, np.inf))
     assert node.links._outbox == {} and node.store.load(run.digest).parts == {}
     node.store.close()

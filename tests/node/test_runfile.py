@@ -11,7 +11,7 @@ from net import SIZES, assert_as_simulated, encoded, records, run_file, run_of, 
 
 from sottovoce.engine.secure import SecureDraws
 from sottovoce.errors import DataError, SottovoceError, SpecError
-from sottovoce.node.entropy import Ahead, fingerprints, own_keys
+from sottovoce.node.keys import Ahead, fingerprints, own_keys
 from sottovoce.node.runfile import make_run, read_run
 from sottovoce.node.site import own_problem
 from sottovoce.node.store import Store
@@ -53,34 +53,37 @@ def test_another_process_derives_the_same_plan(tmp_path):
     [
         ({"algorithm__method": "muffliato(3, 1.1)"}, "one message a round"),
         ({"privacy__law": "pairs(2.0)", "privacy__adversary": "secret_pairs"}, "how many of them may collude"),
-        ({"privacy__moments": "moments(0.1)", "privacy__noise": "private(1)"}, "no moments of their records"),
         (
             {"privacy__balance": "balance(0.1)", "privacy__noise": "private(1)", "problem__intercept": 0.25},
-            "nor counts of their scores",
+            "cannot release counts of scores after the last round",
         ),
         (
-            {"privacy__quantiles": "quantiles(0.1)", "problem__loss": "absolute", "privacy__noise": "private(1)"},
-            "quantiles of their targets",
+            {
+                "privacy__moments": "moments(0.1)",
+                "privacy__noise": "private(1)",
+                "algorithm__distance": "euclidean(1, 1, 1)",
+            },
+            "only where models begin at zero",
         ),
     ],
 )
 def test_what_real_nodes_cannot_do_is_refused(changes, words):
     run = run_of(rounds=4, network__activation="everyone", privacy__sampling="full", **changes)
     with pytest.raises(SpecError, match=words):
-        _ = run.prepared
+        _ = run.plan
 
 
 def test_counts_noise_and_statement_come_from_the_fixed_schedule():
     run = run_of(rounds=40, privacy__noise="private(1.5)")
-    schedule = run.prepared.job.schedule
+    schedule = run.plan.schedule
     for i in range(run.n):
         assert run.event(i).rounds == len(run.rounds(i)) == schedule.participations()[i]
         assert all(i in schedule.nodes(t) for t in run.rounds(i).tolist())
         for t in run.rounds(i).tolist():
             row = schedule.matrix(t)[i]
             assert dict(run.links(t, i)) == {j: w for j, w in enumerate(row) if w > 0 and j != i}
-    for i, met in ((i, run.neighbours(i)) for i in range(run.n)):  # a link has two ends
-        assert all(run.neighbours(j)[i] == (heard, said) for j, (said, heard) in met.items())
+    for i, met in ((i, run.neighbors(i)) for i in range(run.n)):  # a link has two ends
+        assert all(run.neighbors(j)[i] == (heard, said) for j, (said, heard) in met.items())
     assert run.statement.epsilon <= 1.5 and not run.statement.simulation
     run.statement.verify()
 
@@ -157,7 +160,7 @@ def test_a_run_file_that_cannot_be_read_is_a_sentence(tmp_path):
         read_run(tmp_path / "bad.toml")
     (tmp_path / "odd.toml").write_text(RUN_TOML.replace("north = 12", "north = 2"))
     with pytest.raises(SottovoceError, match="needs nodes with at least as many"):
-        read_run(tmp_path / "odd.toml").digest  # noqa: B018 - derived when asked for
+        read_run(tmp_path / "odd.toml").digest  # noqa: B018 - derived when requested
     assert tomllib.loads(RUN_TOML)["features"] == 3
 
 
@@ -193,7 +196,7 @@ def test_draws_made_ahead_are_the_same_wherever_a_run_is_taken_up_again():
     x, me, loud = np.full((1, run.m), 0.1), np.array([1]), np.array([True])
 
     def released(draws, t, drawn=Ahead.drawn):
-        return drawn(draws, me, np.array([t]), loud).gradient(problem, run.prepared.job.release, np.array([0]))(x)
+        return drawn(draws, me, np.array([t]), loud).gradient(problem, run.plan.release, np.array([0]))(x)
 
     def draws():
         return run.draws(1, problem, own_keys(bytes(32), run.digest, bytes(32)))
@@ -297,7 +300,7 @@ def test_a_schema_is_part_of_the_digest_and_says_all_about_records(tmp_path):
     for changes, reason in (
         ({"features": 3}, "leave 'features' out"),
         ({"unit": '"person"'}, "leave 'unit' out"),
-        ({"schema": '"../schema.toml"'}, "beside"),
+        ({"schema": '"../schema.toml"'}, "next to"),
         ({"schema": '"none.toml"'}, "no readable schema"),
         ({"schema": None}, "'schema' is missing"),
     ):
@@ -314,7 +317,7 @@ def test_a_value_that_does_not_fit_the_run_file_is_one_clear_error(tmp_path):
     run = run_of()
     good = records(run)["north"]
     for change, reason in (
-        ({"a": ["many", *good["a"][1:]]}, "column 'a' is a number in the schema, but record 1 holds something else"),
+        ({"a": ["many", *good["a"][1:]]}, "column 'a' is a number in the schema, but holds something else in record 1"),
         ({"b": [None, *good["b"][1:]]}, "column 'b' has no value in record 1"),
         ({"sick": ["perhaps", *good["sick"][1:]]}, r"neither class \('no', 'yes'\) in record 1"),
         ({"c": [True, *good["c"][1:]]}, None),  # a number in any database
@@ -324,3 +327,9 @@ def test_a_value_that_does_not_fit_the_run_file_is_one_clear_error(tmp_path):
         else:
             with pytest.raises(DataError, match=reason):
                 encoded(run, "north", {"north": good | change})
+
+
+@pytest.mark.parametrize("seconds", [1e300, 31 * 24 * 3600 + 1, float("inf"), 0, -1.0, True])
+def test_a_time_out_is_one_that_a_clock_can_wait_for(seconds):
+    with pytest.raises(SpecError, match="'timeout' must be a number of seconds over 0 and at most 2,678,400"):
+        make_run(run_file(timeout=seconds))

@@ -13,13 +13,14 @@ from net import Net, assert_as_simulated, encoded, models, open_node, overheard,
 
 from sottovoce.engine.job import gradients
 from sottovoce.errors import NetworkError, PrivacyError, SpecError, StoreError
-from sottovoce.node import entropy, ledger
+from sottovoce.node import keys, ledger
 from sottovoce.node.message import read
 from sottovoce.node.node import Outcome
 from sottovoce.node.site import own_problem
 from sottovoce.node.store import FILE, Store
 from sottovoce.privacy.release import Draws
 from sottovoce.problem.objective import clipped_mean
+from sottovoce.streams import Streams
 
 FOUR = {"north": 12, "east": 12, "south": 12, "west": 12}
 ONE_ROUND = run_of(
@@ -47,7 +48,7 @@ def candidates(run):
     known, other = records(run), records(run, seed=1)
     both = [known, {name: _with_last(known[name], other[name]) for name in run.nodes}]
     problems = [{name: own_problem(run, name, encoded(run, name, some)) for name in run.nodes} for some in both]
-    zero, clip = np.zeros(run.m), run.prepared.job.release.clip
+    zero, clip = np.zeros(run.m), run.plan.release.clip
     means = {
         name: [clipped_mean(each[name], 0, zero, None, run.sizes[0], clip) for each in problems] for name in run.nodes
     }
@@ -75,10 +76,10 @@ class Tapped(Net):
 
 @pytest.mark.slow
 def test_no_attack_on_the_first_message_is_right_more_often_than_epsilon_allows(quick):
-    """At ε = 0.1; on the messages of version 0.1 the first of them is right every time."""
+    """At ε = 0.1; on a simulation's messages, with noise in floating point, the first of them is right every time."""
     run, rng = ONE_ROUND, np.random.default_rng(5)
     both, problems, means = candidates(run)
-    release, right, before = run.prepared.job.release, dict.fromkeys((attacks.lattice, attacks.low_bits), 0), 0
+    release, right, before = run.plan.release, dict.fromkeys((attacks.lattice, attacks.low_bits), 0), 0
     for trial in range(TRIALS // run.n):
         truth = dict(zip(run.nodes, rng.integers(0, 2, run.n).tolist(), strict=True))
         net, root = Tapped(), quick / str(trial)
@@ -88,9 +89,8 @@ def test_no_attack_on_the_first_message_is_right_more_often_than_epsilon_allows(
             sigma = release.sigma[i]
             for attack in right:
                 right[attack] += attack(net.first[i], means[name], sigma) == truth[name]
-            streams = entropy.older_streams(entropy.own_secret(root / name), run.digest)
             here, first = np.array([i]), np.array([1])
-            plain = Draws(release, streams, np.array(run.sizes), run.m).noise(here, first)
+            plain = Draws(release, Streams(trial), np.array(run.sizes), run.m).noise(here, first)
             mean = gradients(problems[truth[name]][name], release, np.array([0]), [None])(np.zeros((1, run.m)))
             before += attacks.lattice((mean + plain)[0], means[name], sigma) == truth[name]
         shutil.rmtree(root)
@@ -121,7 +121,7 @@ def test_the_message_is_the_gradient_with_noise_of_sigma(tmp_path):
     """On its grid: what an observer of the bits sees, and no more than rounding away from the plain mechanism."""
     run = ONE_ROUND
     _, _, means = candidates(run)
-    sigma, noise = run.prepared.job.release.sigma[0], []
+    sigma, noise = run.plan.release.sigma[0], []
     for trial in range(40):
         message = read(first_message(run, records(run), tmp_path / str(trial))).array[0]
         noise.append((message - means["north"][0]) / sigma)
@@ -147,18 +147,18 @@ def test_a_key_without_its_ledger_is_refused(tmp_path):
 
 
 def test_an_old_key_that_is_forced_upon_a_new_ledger_draws_nothing_again(tmp_path):
-    """By hand, mark and all: what it would let out of other records is not what it let out, moved by the records."""
+    """By hand, mark and all: what it would release of other records is not what it released, moved by the records."""
     run, old, new = ONE_ROUND, tmp_path / "old", tmp_path / "new"
     both, _, means = candidates(run)
     first = read(first_message(run, both[0], old)).array[0]
     Store(new).close()
-    shutil.copy2(old / entropy.FILE, new / entropy.FILE)
+    shutil.copy2(old / keys.FILE, new / keys.FILE)
     db = sqlite3.connect(new / FILE)
-    db.execute("UPDATE about SET value = ? WHERE name = 'key'", (entropy.key_mark(entropy.own_secret(new)),))
+    db.execute("UPDATE about SET value = ? WHERE name = 'key'", (keys.key_mark(keys.own_secret(new)),))
     db.commit()
     db.close()
     second = read(first_message(run, both[1], new)).array[0]
-    moved, sigma = means["north"][1] - means["north"][0], run.prepared.job.release.sigma[0]
+    moved, sigma = means["north"][1] - means["north"][0], run.plan.release.sigma[0]
     assert np.all(np.abs(second - first - moved) > 1e-4 * sigma)  # version 0.1: zero, to the last bits
 
 
@@ -175,12 +175,12 @@ def test_the_same_run_twice_lets_out_the_same_bits(tmp_path):
 def test_a_repeated_round_must_be_the_same_to_the_last_bit(tmp_path, monkeypatch):
     run, tables = ONE_ROUND, records(ONE_ROUND)
     first_message(run, tables, tmp_path)
-    step = type(run.prepared.job.method).step
+    step = type(run.plan.method).step
 
     def nearly(self, state, t, nodes, speaks, gradient, noise, mix):
         return step(self, state, t, nodes, speaks, lambda x: np.nextafter(gradient(x), np.inf), noise, mix)
 
-    monkeypatch.setattr(type(run.prepared.job.method), "step", nearly)
+    monkeypatch.setattr(type(run.plan.method), "step", nearly)
     node = open_node(run, "north", tables, tmp_path)
     with pytest.raises(StoreError, match="another message than the records and the key"):
         node.turn(node._state, 1)
@@ -198,18 +198,18 @@ def test_a_birth_that_was_cut_short_is_thrown_away_or_finished(tmp_path, monkeyp
     place = {
         "before the tables": (ledger.Ledger, "append"),
         "before the head": (ledger.HeadFile, "write"),
-        "before the key counts": (entropy, "keep_secret"),
+        "before the key counts": (keys, "keep_secret"),
     }[cut]
     with monkeypatch.context() as patch:
         patch.setattr(*place, die)
         with pytest.raises(Cut):
             Store(tmp_path)
-    assert not (tmp_path / entropy.FILE).exists()
+    assert not (tmp_path / keys.FILE).exists()
     for _ in range(2):
         store = Store(tmp_path)
         assert [row.kind for row in store.rows()] == ["nonce"] and store.verify() == []
         store.close()
-    assert not (tmp_path / entropy.UNBORN).exists()
+    assert not (tmp_path / keys.UNBORN).exists()
 
 
 def test_a_ledger_has_one_nonce_and_runs_that_draw_by_it_come_after(tmp_path):
@@ -233,7 +233,7 @@ def test_a_ledger_has_one_nonce_and_runs_that_draw_by_it_come_after(tmp_path):
 
 
 def test_two_runs_on_one_store_do_not_spend_more_than_the_budget(tmp_path):
-    """Both are affordable when they are made; what the second would cost is looked at again when it opens."""
+    """Both are affordable when they are made; what the second would cost is examined again when it opens."""
     first, second = (run_of(rounds=8, run=name, privacy__noise="private(1.0)") for name in ("first", "second"))
     one = open_node(first, "north", records(first), tmp_path, budget=1.05)
     problem = own_problem(second, "north", encoded(second, "north", records(second)))
@@ -285,9 +285,9 @@ def test_a_run_goes_on_with_the_noise_that_it_was_opened_with(tmp_path):
     run, other = run_of(rounds=8), run_of(rounds=8)
     tables = records(run)
     first_message(run, tables, tmp_path)
-    job = other.prepared.job
-    quieter = replace(job, release=replace(job.release, sigma=tuple(s * (1 - 1e-6) for s in job.release.sigma)))
-    other.__dict__["prepared"] = replace(other.prepared, job=quieter)
+    release = other.plan.release
+    quieter = replace(release, sigma=tuple(s * (1 - 1e-6) for s in release.sigma))
+    other.__dict__["plan"] = replace(other.plan, release=quieter)
     assert other.digest == run.digest
     with pytest.raises(StoreError, match=r"was opened with noise of σ = 0\.5, and its run file gives σ = 0\.4999995"):
         open_node(other, "north", tables, tmp_path)
@@ -323,7 +323,7 @@ def test_a_node_may_only_listen(tmp_path, method):
 def test_what_has_no_secure_release_is_refused(changes, what):
     run = run_of(rounds=8, network__correct=False, **changes)
     with pytest.raises(SpecError, match=f"secure releases only.*{what}.*simulate it"):
-        run.prepared  # noqa: B018 - derived when asked for
+        run.plan  # noqa: B018 - derived when requested
 
 
 def test_a_folder_is_its_owner_s_alone_however_it_was_made(tmp_path):
@@ -333,7 +333,7 @@ def test_a_folder_is_its_owner_s_alone_however_it_was_made(tmp_path):
         store = Store(folder)
         store.set_budget({"dataset": "records", "epsilon": "1.0", "delta": 1e-5})
         modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
-        assert set(modes.values()) == {0o600} and {FILE, f"{FILE}-wal", ledger.HEAD_FILE, entropy.FILE} <= set(modes)
+        assert set(modes.values()) == {0o600} and {FILE, f"{FILE}-wal", ledger.HEAD_FILE, keys.FILE} <= set(modes)
         assert folder.stat().st_mode & 0o777 == 0o700
         store.close()
         (folder / FILE).chmod(0o644)

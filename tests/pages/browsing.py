@@ -21,7 +21,7 @@ def serving(page):
 
 
 def settled(page, more_than=0):
-    """Wait until the page shows the answer to what was asked last."""
+    """Wait until the page shows the answer to what was queried last."""
     for _ in range(400):
         if int(page.evaluate("document.body.dataset.settled || '0'")) > more_than:
             return int(page.evaluate("document.body.dataset.settled"))

@@ -23,12 +23,27 @@ PAGES = {"README": ROOT / "README.md"} | {name: ROOT / "docs" / f"{name}.md" for
 """The README and the guide: what people follow line by line."""
 INSTALLS = "tests/pages/test_stranger.py installs the wheel and runs it in an empty environment"
 NETWORK = "fetches packages; `make dist` and the workflow do it"
+MACHINE = "changes the machine; tests/consortium/test_services.py does the same in namespaces"
+ENGINE = "needs a container engine; tests/consortium/test_services.py runs the same command without one"
 NOT_RUN = {
     ("README", "make demo"): "sets up an environment from the network; tests/cli/test_cli.py runs `sottovoce demo`",
     ("README", "make test"): "this is it",
     ("start", "pip install ."): INSTALLS,
     ("consortium", "pip install --require-hashes -r constraints.txt"): NETWORK,
     ("consortium", "pip install --no-deps --no-build-isolation ."): NETWORK,
+    ("operations", "sudo useradd --system --home-dir /var/lib/sottovoce --shell /usr/sbin/nologin sottovoce"): MACHINE,
+    ("operations", "sudo install -d -m 0711 -o sottovoce -g sottovoce /var/lib/sottovoce"): MACHINE,
+    ("operations", "sudo python3 -m venv /opt/sottovoce"): MACHINE,
+    ("operations", "sudo /opt/sottovoce/bin/pip install --require-hashes -r deploy/requirements.txt"): NETWORK,
+    ("operations", "sudo /opt/sottovoce/bin/pip install --no-deps --no-build-isolation ."): NETWORK,
+    ("operations", "sudo install -m 0644 -t /etc/systemd/system deploy/systemd/sottovoce@.service"): MACHINE,
+    ("operations", "sudo install -m 0644 -t /etc/systemd/system deploy/systemd/sottovoce-health@.*"): MACHINE,
+    ("operations", "sudo systemctl daemon-reload"): MACHINE,
+    ("operations", "export KITS=$PWD/kits/clinics/prod_00 RECORDS=$PWD/records"): ENGINE,
+    ("operations", "export MEMBER_UID=$(id -u) MEMBER_GID=$(id -g)"): ENGINE,
+    ("operations", "docker compose -f ../deploy/compose.yaml up --build --detach relay north south west"): ENGINE,
+    ("operations", "docker compose -f ../deploy/compose.yaml run --rm lead"): ENGINE,
+    ("operations", "docker compose -f ../deploy/compose.yaml down"): ENGINE,
 }
 """Page and command, without what its line says beside it -> why it is not run here."""
 FENCE = re.compile(r"^(`{3,}|:{3,})(.*)$")
@@ -39,7 +54,7 @@ for number in ('low = "?"', "low = 0"), ('high = "?"', "high = 120"), ('missing 
     text = text.replace(*number)
 path.write_text(text)
 """
-"""Somebody who knows that everything in the file lies between 0 and 120."""
+"""Someone who knows that everything in the file lies between 0 and 120."""
 
 
 class Block(NamedTuple):
@@ -83,7 +98,7 @@ def bare(line: str) -> str:
 
 
 def table(path: Path, records: int, **more: list) -> None:
-    """Clean numbers within norm 1, whether somebody is sick by them, and further columns."""
+    """Clean numbers within norm 1, whether someone is sick by them, and further columns."""
     rng = np.random.default_rng(4)
     X = rng.uniform(-0.57, 0.57, (records, 3))
     columns = {"a": X[:, 0], "b": X[:, 1], "c": X[:, 2]} | more
@@ -135,7 +150,7 @@ def run(line: str) -> None:
             done = CliRunner().invoke(app, arguments)
             assert done.exit_code == 0, f"{line}\n{done.output}\n{done.exception}"
         case _:
-            raise AssertionError(f"nobody knows how to run '{line}': add how, or a reason to `NOT_RUN`")
+            raise AssertionError(f"it is unknown how to run '{line}': add how, or a reason to `NOT_RUN`")
 
 
 def run_script(script: str, arguments: list[str]) -> None:

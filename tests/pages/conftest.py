@@ -18,4 +18,4 @@ def tab(request, browser):
     page.wanted = request.param
     yield page
     page.close()
-    assert not [words for words in said if "theme mode" not in words]  # the site's theme tells that it has a default
+    assert not [words for words in said if "theme mode" not in words]  # the site's theme shows that it has a default

@@ -43,7 +43,7 @@ def test_the_watch(seen):
 def written(tmp_path_factory):
     table = embedded("breast_cancer")
     shards = Shards.of(table.X, table.y, even(len(table.y), 5)[0])
-    spec = Spec(AlgorithmSpec(rounds=50), seed=1).but(privacy__noise="private(2.0)")
+    spec = Spec(AlgorithmSpec(rounds=50), seed=1).replace(privacy__noise="private(2.0)")
     return report.write(solve(spec, shards), tmp_path_factory.mktemp("report") / "report.html", title="A run")
 
 

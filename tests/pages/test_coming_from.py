@@ -25,7 +25,7 @@ def test_a_program_learns(name, monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(FOLDER))
     with warnings.catch_warnings():
         if name not in ("here.py", "scikit_learn.py"):
-            warnings.simplefilter("ignore")  # theirs to mend
+            warnings.simplefilter("ignore")  # theirs to fix
         runpy.run_path(str(FOLDER / name), run_name="__main__")
     said = capsys.readouterr().out
     accuracy = float(re.match(r"accuracy (0\.\d+)", said)[1])

@@ -11,11 +11,16 @@ LONGER = {
     "README": "tests/pages/test_readme.py",
     "start": "tests/pages/test_stranger.py",
     "consortium": "tests/pages/test_clinics.py",
+    "operations": "tests/consortium/test_services.py",
 }
-"""Pages whose commands a file of their own runs, and looks at what comes out."""
+"""Pages whose commands a file of their own runs, and examines what comes out."""
 BEFORE = {
-    "report": ["sottovoce train patients.csv --label sick --group hospital --epsilon 2 --out runs/second"],
-    "audit": ["sottovoce train patients.csv --label sick --group hospital --rounds 5 --out runs/first"],
+    "report": [
+        "sottovoce train patients.csv --label sick --classes no,yes --group hospital --epsilon 2 --out runs/second"
+    ],
+    "audit": [
+        "sottovoce train patients.csv --label sick --classes no,yes --group hospital --rounds 5 --out runs/first"
+    ],
 }
 """What a page supposes to have been done."""
 KINDS = {"bash", "python", "toml", "text"}

@@ -53,7 +53,7 @@ def test_the_lines_of_the_page_run(trust, capsys):
     X = rng.uniform(-0.5, 0.5, (2000, 3))
     known = {"X": X, "y": X[:, 0] > X[:, 1], "owners": np.arange(2000) % 4}
     exec(question.python, known)
-    assert known["model"].privacy_.adversary == str(question.facts.adversary.among(4))
+    assert known["model"].privacy_.adversary == str(question.inputs.adversary.among(4))
     assert "It rests on this" in capsys.readouterr().out
 
 
@@ -127,10 +127,10 @@ def test_a_slider_moves_the_numbers(tab):
         tab.locator("#epsilon").focus()
         tab.keyboard.press("ArrowLeft")
         settled(tab, first)
-        asked = Question(epsilon=0.5)
-        assert tab.inner_text("#command") == asked.command
+        requested = Question(epsilon=0.5)
+        assert tab.inner_text("#command") == requested.command
         assert tab.inner_text("#loss") != shown
-        assert float(tab.inner_text("#loss")) == pytest.approx(100 * answer(asked)["loss"], rel=5e-3)
+        assert float(tab.inner_text("#loss")) == pytest.approx(100 * answer(requested)["loss"], rel=5e-3)
         assert tab.evaluate("document.querySelectorAll('#curve polyline').length") == 1
         assert fits(tab)
 

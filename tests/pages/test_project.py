@@ -33,7 +33,7 @@ def test_pythons_are_those_that_are_tested():
 
 def test_the_version_is_the_newest_one_that_was_released():
     """In the changelog, and in the citation once that names one; what is unreleased is not a version yet."""
-    released = re.findall(r"^## (\d+\.\d+\.\d+)", text("CHANGELOG.md"), re.MULTILINE)
+    released = re.findall(r"^## (\d+\.\d+\.\d+) — ", text("CHANGELOG.md"), re.MULTILINE)
     assert released and released[0] == __version__
     assert yaml.safe_load(text("CITATION.cff")).get("version", __version__) == __version__
 
@@ -46,9 +46,9 @@ def test_a_commit_is_checked_as_make_lint_checks():
 
 def test_forms_for_issues_ask_what_is_needed():
     for form in sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("[iw]*.yml")):
-        asked = yaml.safe_load(form.read_text(encoding="utf-8"))
-        assert asked["name"] and asked["description"]
-        assert any(part.get("validations", {}).get("required") for part in asked["body"])
+        requested = yaml.safe_load(form.read_text(encoding="utf-8"))
+        assert requested["name"] and requested["description"]
+        assert any(part.get("validations", {}).get("required") for part in requested["body"])
 
 
 def test_the_package_names_no_address_that_nobody_has():

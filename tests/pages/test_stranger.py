@@ -18,12 +18,13 @@ from commands import NOT_RUN, PAGES, PATIENTS, ROOT, bare, commands, ground
 from sottovoce import __version__
 
 requirements = pytest.importorskip("packaging.requirements", reason="packaging is not installed")
-pytest.importorskip("hatchling", reason="hatchling is not installed")
+pytest.importorskip("scikit_build_core", reason="scikit-build-core is not installed")
+pytest.importorskip("build", reason="build is not installed")
 pytestmark = pytest.mark.slow
 
 
 def needed(wheel: Path) -> set[str]:
-    """The distributions that a wheel asks for, and those that these ask for."""
+    """The distributions that a wheel requests, and those that these ask for."""
     from zipfile import ZipFile
 
     with ZipFile(wheel) as file:
@@ -32,12 +33,14 @@ def needed(wheel: Path) -> set[str]:
     open_ = [line.removeprefix("Requires-Dist: ") for line in lines if line.startswith("Requires-Dist: ")]
     found: set[str] = set()
     while open_:
-        asked = requirements.Requirement(open_.pop())
-        extras = {"", *asked.extras}
-        if asked.name in found or not any(asked.marker is None or asked.marker.evaluate({"extra": e}) for e in extras):
+        requested = requirements.Requirement(open_.pop())
+        extras = {"", *requested.extras}
+        if requested.name in found or not any(
+            requested.marker is None or requested.marker.evaluate({"extra": e}) for e in extras
+        ):
             continue
-        found.add(asked.name)
-        open_ += distribution(asked.name).requires or []
+        found.add(requested.name)
+        open_ += distribution(requested.name).requires or []
     return found
 
 
@@ -45,7 +48,7 @@ def needed(wheel: Path) -> set[str]:
 def environment(tmp_path_factory):
     """An environment of its own, with the wheel installed by pip beside links to what it needs."""
     folder = tmp_path_factory.mktemp("stranger")
-    line = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "dist")]
+    line = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder / "dist")]
     subprocess.run(line, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = (folder / "dist").glob("*.whl")
     subprocess.run([sys.executable, "-m", "venv", str(folder / "env")], check=True, capture_output=True)
@@ -62,7 +65,7 @@ def environment(tmp_path_factory):
 
 
 def clean(folder: Path) -> dict[str, str]:
-    """The variables of somebody who has just opened a terminal there."""
+    """The variables of someone who has just opened a terminal there."""
     kept = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR", "OMP_NUM_THREADS") if name in os.environ}
     return kept | {"PATH": f"{folder / 'env' / 'bin'}:/usr/bin:/bin", "EDITOR": "python editor.py", "PYTHONUTF8": "1"}
 

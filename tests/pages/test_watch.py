@@ -1,4 +1,4 @@
-"""The watch page: what the server told, what the ledger holds, and nothing that somebody else wrote as markup."""
+"""The watch page: what the server reported, what the ledger holds, and nothing that someone else wrote as markup."""
 
 import json
 from dataclasses import replace
@@ -13,7 +13,7 @@ from sottovoce.consortium.submit import Status
 from sottovoce.node.budget import Budget
 from sottovoce.node.store import Store
 from sottovoce.pages import watch
-from sottovoce.privacy.accounting import price
+from sottovoce.privacy.accounting import compute_epsilon
 
 AGREED = Path(__file__).parents[2] / "examples" / "consortium" / "consortium.toml"
 
@@ -34,16 +34,16 @@ def at(agreement, *rounds, waits=None):
 
 def test_what_is_spent_grows_to_the_statement(agreement):
     T, last = agreement.run.T, 0.0
-    schedule = agreement.run.prepared.job.schedule
+    schedule = agreement.run.plan.schedule
     for done in (0, 1, T // 2, T):
         found = watch.of_run(agreement, at(agreement, *[done] * agreement.run.n), [])
         spent = [site["spent"] for site in found["sites"]]
         assert min(spent) >= last and max(spent) > 0  # of the round that comes next it may have spoken already
         last = min(spent)
         groups = {i: group for group in statement(agreement).groups for i in group.nodes}
-        for i, one in enumerate(spent):  # never less than what was let out by then costs
+        for i, one in enumerate(spent):  # never less than what was released by then costs
             count = int(schedule.participations(done)[i]) if done else 0
-            assert count == 0 or one >= price([groups[i].event.after(count)], found["delta"]).epsilon
+            assert count == 0 or one >= compute_epsilon([groups[i].event.after(count)], found["delta"]).epsilon
     worst = max(float(group.epsilon) for group in statement(agreement).groups)
     assert max(spent) == pytest.approx(worst, rel=1e-6)
     assert json.dumps(found, allow_nan=False)
@@ -70,17 +70,17 @@ def test_a_site_reads_its_own_ledger(agreement, tmp_path):
 
 def test_the_page_follows(agreement, tab):
     """It shows numbers as they change, a silent site in words, and a hostile name as text."""
-    looks = []
+    reads = []
 
-    def look():
-        looks.append(1)
-        status = at(agreement, 10 * len(looks), 5)
+    def read_status():
+        reads.append(1)
+        status = at(agreement, 10 * len(reads), 5)
         found = watch.of_run(agreement, status, [agreement.run.nodes[-1]])
         found["sites"][1]["name"] = "<img src=x onerror=alert(1)>"
         return found | {"budgets": [{"dataset": "d", "epsilon": 0.25, "epsilon_budget": 1.0, "delta": 1e-5,
                                      "adversary": "transcript", "adjacency": "replace one record"}]}  # fmt: skip
 
-    with serving(watch.page(look, agreement)) as served:
+    with serving(watch.page(read_status, agreement)) as served:
         tab.goto(served.address)
         first = settled(tab)
         assert f"10 of {agreement.run.T}" in tab.inner_text("#sites")
@@ -106,4 +106,4 @@ def test_a_servers_kit_is_refused(agreement, tmp_path, monkeypatch):
     monkeypatch.setattr(watch, "read_agreement", lambda path: replace(agreement))
     monkeypatch.setattr(watch, "kind_of", lambda kit: "server")
     with pytest.raises(watch.SpecError, match="server's kit"):
-        watch.looking(tmp_path, None)
+        watch.watched_run(tmp_path, None)

@@ -11,24 +11,24 @@ from hypothesis import strategies as st
 from sottovoce import Shards, solve
 from sottovoce.data.synthetic import two_gaussians
 from sottovoce.errors import SottovoceError, SpecError
-from sottovoce.planner import Facts, choose
+from sottovoce.planner import PublicInputs, choose
 from sottovoce.planner.predict import best_reach, calm, excess, loss, single, typical_size
 from sottovoce.privacy.calibration import noise_multiplier
 from sottovoce.privacy.composition import Part
 from sottovoce.privacy.profiles import FixedPair, PoissonPair
 from sottovoce.problem.objective import WEIGHTS, ByRecords
-from sottovoce.problem.regularisers import elastic_net, l1, l2
+from sottovoce.problem.regularizers import elastic_net, l1, l2
 from sottovoce.problem.shards import even
 from sottovoce.run.build import prepare
 from sottovoce.run.presets import paper_l2
 from sottovoce.run.spec import Execution
 
-FACTS = Facts(sizes=(400,) * 6, features=12, loss="hinge", epsilon=1.0, delta=1e-5)
+FACTS = PublicInputs(sizes=(400,) * 6, features=12, loss="hinge", epsilon=1.0, delta=1e-5)
 
 
 def a9a(**changes):
-    """Facts of the size of a9a."""
-    return replace(Facts(sizes=(1628,) * 20, features=123, loss="hinge", epsilon=1.0, delta=1e-5), **changes)
+    """Inputs of the size of a9a."""
+    return replace(PublicInputs(sizes=(1628,) * 20, features=123, loss="hinge", epsilon=1.0, delta=1e-5), **changes)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_is_fixed_stays(key, value, where):
     shards = shards_of(12, FACTS.sizes)
     spec = choose(FACTS, **{key: value}).spec
     assert str(where(spec)) == ("fixed(1)" if value == "one" else str(value))
-    statement = prepare(spec.but(seed=1), shards).statement
+    statement = prepare(spec.replace(seed=1), shards).statement
     assert statement.private and statement.epsilon <= FACTS.epsilon * (1 + 1e-9)
 
 
@@ -67,9 +67,11 @@ def test_every_plan_is_complete_and_runs(penalty, name, outputs):
     shards = shards_of(5, (300, 200, 90))
     if outputs > 1:
         shards = replace(shards, y=np.arange(len(shards.y)) % 3.0)
-    facts = Facts((300, 200, 90), 6, 2.0, 1e-5, name, outputs=outputs, intercept=0.5, penalty=penalty, max_rounds=30)
-    choice = choose(facts)
-    result = solve(choice.spec.but(seed=0), shards, execution=Execution("reference", 1))
+    inputs = PublicInputs(
+        (300, 200, 90), 6, 2.0, 1e-5, name, outputs=outputs, intercept=0.5, penalty=penalty, max_rounds=30
+    )
+    choice = choose(inputs)
+    result = solve(choice.spec.replace(seed=0), shards, execution=Execution("reference", 1))
     assert result.statement.epsilon <= 2.0 and np.all(np.isfinite(result.models))
     assert choice.predicted == choice.alternatives[0]["loss"] and choice.spec.seed is None
     assert all(sentence.endswith(".") for sentence in choice.reasons)
@@ -86,8 +88,8 @@ def test_predicted_noise_is_the_noise_of_the_run():
     """c² = Σ w_i² σ_i²/T, with the σ_i that the accountant gives the run."""
     sizes = (300, 200, 90)
     for fixed in ({}, {"sampling": "poisson(40)", "rounds": 50}, {"weights": "nodes"}):
-        choice = choose(Facts(sizes, 5, 1.0, 1e-5), **fixed)
-        job = prepare(choice.spec.but(seed=0), shards_of(5, sizes)).job
+        choice = choose(PublicInputs(sizes, 5, 1.0, 1e-5), **fixed)
+        job = prepare(choice.spec.replace(seed=0), shards_of(5, sizes)).job
         drawn = 1 / (5 * 50 * 120) if fixed.get("rounds") else 0.0  # the batches' own scatter
         c = np.linalg.norm(job.problem.node_weights * job.release.sigma) / math.sqrt(choice.spec.algorithm.rounds)
         assert choice.alternatives[0]["noise"] == pytest.approx(math.hypot(c, math.sqrt(drawn)), rel=0.05)
@@ -95,7 +97,7 @@ def test_predicted_noise_is_the_noise_of_the_run():
 
 def test_more_is_never_worse():
     base = choose(a9a()).predicted
-    slack = 1e-3  # plans that are nearly as good are told apart by their cost
+    slack = 1e-3  # plans that are nearly as good are distinguished by their cost
     for better in (
         a9a(epsilon=2.0), a9a(delta=1e-3), a9a(sizes=(3256,) * 20), a9a(sizes=(1628,) * 40), a9a(max_rounds=5000),
     ):  # fmt: skip
@@ -109,7 +111,7 @@ def test_budgets_are_kept():
     for most in (1e5, 1e6, 1e7):
         choice = choose(a9a(max_bytes=most))
         assert choice.alternatives[0]["bytes"] <= most
-        job = prepare(choice.spec.but(seed=0, privacy__noise="none"), shards_of(123, (20,) * 20)).job
+        job = prepare(choice.spec.replace(seed=0, privacy__noise="none"), shards_of(123, (20,) * 20)).job
         assert job.schedule.up_to()[-1] * 123 * 8 == choice.alternatives[0]["bytes"]
     assert choose(a9a(max_rounds=7)).spec.algorithm.rounds == 7
     with pytest.raises(SpecError, match="no plan fits into 10 bytes"):
@@ -167,7 +169,7 @@ def test_the_formula_has_its_three_terms():
 
 
 @pytest.mark.parametrize(
-    ("facts", "fixed", "words"),
+    ("inputs", "fixed", "words"),
     [
         ({}, {"speed": 3}, "no setting 'speed'"),
         ({}, {"sampling": "poisson(500)"}, "a batch of 500"),
@@ -180,34 +182,34 @@ def test_the_formula_has_its_three_terms():
         ({"adversary": "central"}, {}, "in clear"),
     ],
 )
-def test_errors_are_one_sentence(facts, fixed, words):
+def test_errors_are_one_sentence(inputs, fixed, words):
     with pytest.raises(SottovoceError, match=words):
-        choose(replace(FACTS, **facts), **fixed)
+        choose(replace(FACTS, **inputs), **fixed)
 
 
 def test_a_plan_beats_the_paper_and_a_node_alone():
-    """Honest noise for all three, the same budget; two_gaussians can be told apart with 84 % at best."""
+    """Honest noise for all three, the same budget; two_gaussians can be distinguished with 84 % at best."""
     train, test = two_gaussians(6000, 20, seed=1), two_gaussians(6000, 20, seed=1)
     shards = Shards.of(train.X[:4000], train.y[:4000], even(4000, 10)[0])
     held_out = Shards.of(test.X[4000:], test.y[4000:], np.array([0, 2000]))
-    paper = paper_l2(4000).but(privacy__noise="private(1.0)")  # one edge, one record at a time: two epochs
+    paper = paper_l2(4000).replace(privacy__noise="private(1.0)")  # one edge, one record at a time: two epochs
     alone = Shards.of(train.X[:400], train.y[:400], np.array([0, 400]))
     score = {}
     for name, data, spec in (
-        ("planned", shards, choose(Facts((400,) * 10, 20, 1.0, 1e-5)).spec),
+        ("planned", shards, choose(PublicInputs((400,) * 10, 20, 1.0, 1e-5)).spec),
         ("paper", shards, paper),
-        ("alone", alone, choose(Facts((400,), 20, 1.0, 1e-5)).spec),
+        ("alone", alone, choose(PublicInputs((400,), 20, 1.0, 1e-5)).spec),
     ):
-        runs = [solve(spec.but(seed=s), data, test=held_out, execution=Execution("reference", 1)) for s in range(3)]
+        runs = [solve(spec.replace(seed=s), data, test=held_out, execution=Execution("reference", 1)) for s in range(3)]
         score[name] = np.mean([run.history.last["test_accuracy"] for run in runs])
     assert score["planned"] > 0.79 and score["planned"] > max(score["paper"], score["alone"]) + 0.02
 
 
-# -- what the planner may choose in place of what it is told
+# -- what the planner may choose in place of what it is informed
 
 
 def two_classes(records: int, free=("loss", "penalty"), **more):
-    return Facts((records,), 55, 1.0, 1e-5, adversary="central", intercept=0.25, **({"free": free} | more))
+    return PublicInputs((records,), 55, 1.0, 1e-5, adversary="central", intercept=0.25, **({"free": free} | more))
 
 
 def test_beside_little_noise_the_loss_is_logistic_and_beside_much_a_hinge_with_a_threshold():
@@ -263,26 +265,26 @@ def test_with_more_noise_nobody_goes_further(noise, share, m, rounds):
 @pytest.mark.parametrize("epsilon", [0.02, 0.05, 0.1, 0.2, 1.0])
 def test_beside_much_noise_a_hinge_is_reached_all_the_same(epsilon):
     """Noise makes margins of 1, at which a hinge begins to see them; not in wide data, nor where h is given."""
-    facts = Facts((1600,) * 20, 124, epsilon, 1e-5, intercept=0.25, free=("loss", "penalty"))
+    inputs = PublicInputs((1600,) * 20, 124, epsilon, 1e-5, intercept=0.25, free=("loss", "penalty"))
 
-    def noise_in_a_margin(facts, **fixed):
-        found = choose(facts, **fixed)
+    def noise_in_a_margin(inputs, **fixed):
+        found = choose(inputs, **fixed)
         spec = found.spec
         shrinkage = spec.problem.h.modulus + float(spec.algorithm.gamma(1)[0]) / spec.algorithm.rounds
         return found.alternatives[0]["noise"] * math.hypot(1.0, 0.25) / shrinkage
 
-    assert noise_in_a_margin(facts) > 0.999
+    assert noise_in_a_margin(inputs) > 0.999
     if epsilon <= 0.1:
-        assert noise_in_a_margin(replace(facts, free=())) < 0.95
-        assert noise_in_a_margin(replace(facts, features=10_000)) < 0.5
-        assert noise_in_a_margin(facts, h="l2(1)") < 0.1
+        assert noise_in_a_margin(replace(inputs, free=())) < 0.95
+        assert noise_in_a_margin(replace(inputs, features=10_000)) < 0.5
+        assert noise_in_a_margin(inputs, h="l2(1)") < 0.1
 
 
 @pytest.mark.parametrize(("features", "epsilon"), [(4, 1.0), (55, 1.0), (500, 1.0), (55, 0.2), (55, 8.0)])
 def test_with_more_records_the_loss_becomes_logistic_once_and_stays_so(features, epsilon):
     sizes = [60, 100, 150, 216, 240, 400, 1000, 10_000, 30_000, 33_000, 36_000, 100_000, 3_000_000]
-    facts = Facts((1,), features, epsilon, 1e-5, intercept=0.25, shape=True, free=("loss", "penalty"))
-    smooth = [choose(replace(facts, sizes=(N,))).spec.problem.loss.name == "logistic" for N in sizes]
+    inputs = PublicInputs((1,), features, epsilon, 1e-5, intercept=0.25, private_scaling=True, free=("loss", "penalty"))
+    smooth = [choose(replace(inputs, sizes=(N,))).spec.problem.loss.name == "logistic" for N in sizes]
     assert smooth == sorted(smooth) and smooth[-1] and not smooth[0]
 
 

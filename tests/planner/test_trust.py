@@ -7,8 +7,8 @@ import pytest
 
 from sottovoce import PrivateClassifier, PrivateRegressor, Shards
 from sottovoce.errors import PrivacyError, SpecError
-from sottovoce.planner import Facts, choose
-from sottovoce.planner.price import price
+from sottovoce.planner import PublicInputs, choose
+from sottovoce.planner.cost import plan_cost
 from sottovoce.planner.trust import offers, read_trust
 from sottovoce.run.build import prepare
 
@@ -20,11 +20,11 @@ CLASSIFIER = PrivateClassifier(2.0, classes=[False, True], **PUBLIC)
 @pytest.mark.parametrize("model", [CLASSIFIER, PrivateRegressor(2.0, target_bounds=(0, 1), **PUBLIC)])
 @pytest.mark.parametrize("settings", [{"trust": "centre"}, {"adversary": "central"}])
 def test_one_node_may_be_a_trusted_centre(model, settings):
-    """One node sends nothing, whoever is watching: the same model, and a statement that says what is trusted."""
+    """One node sends nothing, against any adversary: the same model, and a statement that says what is trusted."""
     y = X[:, 0] > 0
-    alone, centre = model.fit(X, y).coef_, model.set_params(**settings).fit(X, y)
-    assert np.array_equal(alone, centre.coef_) and centre.privacy_.epsilon <= 2.0
-    assert centre.privacy_.adversary == "central" and "one trusted place" in "; ".join(centre.privacy_.assumptions)
+    alone, center = model.fit(X, y).coef_, model.set_params(**settings).fit(X, y)
+    assert np.array_equal(alone, center.coef_) and center.privacy_.epsilon <= 2.0
+    assert center.privacy_.adversary == "central" and "one trusted place" in "; ".join(center.privacy_.assumptions)
     model.set_params(trust="nobody", adversary="auto")
 
 
@@ -43,8 +43,10 @@ def test_what_cannot_be_trusted_is_one_sentence(settings, words):
 
 
 def test_a_plan_for_a_centre():
-    centre = read_trust("centre")
-    alone, trusted = (choose(Facts((900,), 5, 1.0, 1e-5, adversary=a)) for a in ("transcript", centre.adversary(1)))
+    center = read_trust("centre")
+    alone, trusted = (
+        choose(PublicInputs((900,), 5, 1.0, 1e-5, adversary=a)) for a in ("transcript", center.adversary(1))
+    )
     assert alone.predicted == trusted.predicted and str(trusted.spec.privacy.adversary) == "central"
 
 
@@ -55,46 +57,48 @@ SIZES = (300, 300, 200, 200, 100, 100)
 @pytest.mark.parametrize("sizes", [(200,) * 6, SIZES])
 def test_the_mean_has_the_noise_that_is_foreseen(trust, honest, sizes):
     """√(n/(n − k)) times a centre's, with the σ_i that the accountant gives the run; every record as well hidden."""
-    facts = Facts(sizes, 4, 1.0, 1e-5, adversary=read_trust(trust).adversary(6))
-    choice, centre = choose(facts), choose(Facts((sum(sizes),), 4, 1.0, 1e-5))
+    inputs = PublicInputs(sizes, 4, 1.0, 1e-5, adversary=read_trust(trust).adversary(6))
+    choice, center = choose(inputs), choose(PublicInputs((sum(sizes),), 4, 1.0, 1e-5))
     spec = choice.spec
     assert str(spec.privacy.law) == "pairs(10)" and str(spec.network.averaging) == "exact"
     assert str(spec.problem.weights) == "records"
     rows = np.zeros((sum(sizes), 3))
-    prepared = prepare(spec.but(seed=0), Shards.of(rows, np.ones(len(rows)), np.concatenate([[0], np.cumsum(sizes)])))
+    prepared = prepare(
+        spec.replace(seed=0), Shards.of(rows, np.ones(len(rows)), np.concatenate([[0], np.cumsum(sizes)]))
+    )
     job = prepared.job
     c = np.linalg.norm(job.problem.node_weights * job.release.sigma) / np.sqrt(spec.algorithm.rounds)
     foreseen = choice.alternatives[0]["noise"]
     assert foreseen == pytest.approx(c, rel=0.01)
-    assert c == pytest.approx(np.sqrt(6 / honest) * centre.alternatives[0]["noise"], rel=0.01)
+    assert c == pytest.approx(np.sqrt(6 / honest) * center.alternatives[0]["noise"], rel=0.01)
     assert prepared.statement.epsilon == pytest.approx(1.0, rel=1e-3)
-    exact = price(spec, np.array(sizes), 4, 1.0)
+    exact = plan_cost(spec, np.array(sizes), 4, 1.0)
     assert exact.sigma == pytest.approx(max(job.release.sigma), rel=1e-6)
 
 
 def test_what_gets_lost_makes_pairs_share_less():
-    facts = Facts((200,) * 20, 5, 1.0, 1e-5, adversary="secret_pairs(1)")
-    ratios = [choose(replace(facts, lost=lost)).alternatives[0]["ratio"] for lost in (0.0, 1e-4, 1e-2, 0.3)]
+    inputs = PublicInputs((200,) * 20, 5, 1.0, 1e-5, adversary="secret_pairs(1)")
+    ratios = [choose(replace(inputs, dropout_rate=lost)).alternatives[0]["ratio"] for lost in (0.0, 1e-4, 1e-2, 0.3)]
     assert ratios == sorted(ratios, reverse=True) and ratios[0] == 10 and ratios[-1] < 1
-    losses = [choose(replace(facts, lost=lost)).predicted for lost in (0.0, 1e-2, 0.3)]
+    losses = [choose(replace(inputs, dropout_rate=lost)).predicted for lost in (0.0, 1e-2, 0.3)]
     assert losses == sorted(losses)
 
 
 def test_a_given_graph_takes_several_exchanges():
-    choice = choose(Facts((400,) * 10, 5, 1.0, 1e-5, adversary="secret_pairs(1)", graph="ring"))
+    choice = choose(PublicInputs((400,) * 10, 5, 1.0, 1e-5, adversary="secret_pairs(1)", graph="ring"))
     assert str(choice.spec.network.averaging).startswith("gossip(") and choice.alternatives[0]["ratio"] < 10
-    assert choice.predicted > choose(Facts((400,) * 10, 5, 1.0, 1e-5, adversary="secret_pairs(1)")).predicted
+    assert choice.predicted > choose(PublicInputs((400,) * 10, 5, 1.0, 1e-5, adversary="secret_pairs(1)")).predicted
 
 
 def test_each_choice_is_offered_with_what_it_would_give():
-    found = offers(Facts((500,) * 9, 20, 1.0, 1e-5))
+    found = offers(PublicInputs((500,) * 9, 20, 1.0, 1e-5))
     assert [offer.trust for offer in found] == ["nobody", "1", "majority", "centre"]
-    nobody, one, majority, centre = (offer.noise for offer in found)
-    assert nobody == pytest.approx(3 * centre, rel=0.01)
-    assert one == pytest.approx(np.sqrt(9 / 8) * centre, rel=0.01)
-    assert majority == pytest.approx(np.sqrt(9 / 5) * centre, rel=0.01)
+    nobody, one, majority, center = (offer.noise for offer in found)
+    assert nobody == pytest.approx(3 * center, rel=0.01)
+    assert one == pytest.approx(np.sqrt(9 / 8) * center, rel=0.01)
+    assert majority == pytest.approx(np.sqrt(9 / 5) * center, rel=0.01)
     assert found[0].loss > found[2].loss > found[1].loss >= found[3].loss
-    assert [offer.trust for offer in offers(Facts((500,) * 2, 20, 1.0, 1e-5))] == ["nobody", "centre"]
+    assert [offer.trust for offer in offers(PublicInputs((500,) * 2, 20, 1.0, 1e-5))] == ["nobody", "centre"]
 
 
 def test_estimators_trust_a_majority():

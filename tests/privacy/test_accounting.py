@@ -1,7 +1,6 @@
 """The accountant against published values, other people's code, quadrature, and its own properties."""
 
 import math
-import time
 
 import numpy as np
 import pytest
@@ -28,12 +27,14 @@ from sottovoce.privacy.accounting import (
     whole,
 )
 from sottovoce.privacy.composition import Cells, Part, _decaying, _log_size, _rises, compose, moments
-from sottovoce.privacy.profiles import LaplacePair, PoissonPair, RealisedPair
+from sottovoce.privacy.profiles import LaplacePair, PoissonPair, RealizedPair
 from sottovoce.privacy.release import Release, Transcript
 from sottovoce.privacy.sampling import Fixed
 from sottovoce.privacy.theorem1 import Theorem1
 
-FEW = settings(max_examples=12, deadline=None)
+FEW_EXAMPLES = settings(max_examples=12, deadline=None)
+POINTS = 1 << 24
+"""Grid points that one account may transform: four times as many as the largest here, about a second."""
 REFERENCE = [
     (full(1.0, 1), 1e-5, 4.377, 1e-3),
     (full(10.0, 100), 1e-5, 4.377, 1e-3),
@@ -50,17 +51,35 @@ REFERENCE = [
 ]
 
 
+@pytest.fixture
+def transformed(monkeypatch):
+    """The sizes of all Fourier transforms from now on: the work of an account."""
+    sizes = []
+    rfft, irfft = pld.scipy.fft.rfft, pld.scipy.fft.irfft
+
+    def forward(x, **how):
+        sizes.append(len(x))
+        return rfft(x, **how)
+
+    def backward(x, size):
+        sizes.append(size)
+        return irfft(x, size)
+
+    monkeypatch.setattr(pld.scipy.fft, "rfft", forward)
+    monkeypatch.setattr(pld.scipy.fft, "irfft", backward)
+    return sizes
+
+
 @pytest.mark.parametrize(("mechanism", "at", "value", "within"), REFERENCE)
-def test_reference_values_each_in_seconds(mechanism, at, value, within):
-    began = time.process_time()
+def test_reference_values_on_grids_of_bounded_size(mechanism, at, value, within, transformed):
     assert epsilon([mechanism], at) == pytest.approx(value, rel=within)
-    assert time.process_time() - began < 5
+    assert sum(transformed) <= POINTS
 
 
 @pytest.mark.parametrize(("mechanism", "at", "value", "within"), REFERENCE[2:8])
 @pytest.mark.parametrize("change", [{"rate": 0.5}, {"rate": 2.0}, {"multiplier": 2.0}, {"multiplier": 0.5}])
 def test_a_wrong_rate_or_sensitivity_would_be_noticed(mechanism, at, value, within, change):
-    """Mutations: γ off by 2, sensitivity halved or doubled. Where privacy is overstated the realised pair objects."""
+    """Mutations: γ off by 2, sensitivity halved or doubled. Where privacy is overstated the realized pair objects."""
     wrong = fixed(
         mechanism.pair.rate * change.get("rate", 1),
         mechanism.pair.multiplier * change.get("multiplier", 1),
@@ -93,12 +112,11 @@ THEOREM1 = [
 
 
 @pytest.mark.parametrize(("q", "iota", "claimed", "hidden_low", "hidden_high", "low", "high"), THEOREM1)
-def test_what_theorem1_really_gives(q, iota, claimed, hidden_low, hidden_high, low, high):
+def test_what_theorem1_really_gives(q, iota, claimed, hidden_low, hidden_high, low, high, transformed):
     rounds = round(3 * q / iota)
     z = Theorem1(claimed, 0.01, iota, 1.0, q, rounds).sigma / 2
-    began = time.process_time()
     seen = account([fixed(1 / q, z, rounds, iota)], 1e-5)
-    assert time.process_time() - began < 5
+    assert sum(transformed) <= POINTS
     assert seen.epsilon == pytest.approx(high, rel=4e-3)
     assert epsilon_lower([fixed(1 / q, z, 3 * q)], 1e-5) == pytest.approx(low, rel=4e-3)
     hidden = [fixed(iota / q, z, rounds)]
@@ -154,7 +172,7 @@ def test_poisson_profile_against_its_integral():
 
 
 def test_a_monte_carlo_of_three_rounds_agrees():
-    """δ(ε) = E[(1 − e^{ε−L})₊] with L drawn from the mechanism itself (the realised pair)."""
+    """δ(ε) = E[(1 − e^{ε−L})₊] with L drawn from the mechanism itself (the realized pair)."""
     rate, z, rounds, e = 0.2, 0.6, 3, 0.5
     rng = np.random.default_rng(5)
     x = rng.standard_normal((400000, rounds)) + (rng.random((400000, rounds)) < rate) / z
@@ -175,7 +193,7 @@ MECHANISMS = st.builds(
 )
 
 
-@FEW
+@FEW_EXAMPLES
 @given(MECHANISMS, st.sampled_from([1e-7, 1e-5, 1e-3]))
 def test_lower_upper_and_renyi_are_in_order(mechanism, at):
     found = account([mechanism], at)
@@ -190,7 +208,7 @@ def test_lower_upper_and_renyi_are_in_order(mechanism, at):
         assert found.epsilon_lower == pytest.approx(found.epsilon, rel=1e-2)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(MECHANISMS)
 def test_more_of_anything_costs_more(mechanism):
     grid = 1 + 4e-3  # two grids may differ by this
@@ -250,7 +268,7 @@ def test_laplace_is_never_worse_than_the_sum_and_composes():
     assert many.epsilon_lower == pytest.approx(4.2203, rel=1e-3) and 4.22 < many.epsilon < 4.4
 
 
-def test_extremes_are_quick_and_finite():
+def test_extremes_are_finite_on_grids_of_bounded_size(transformed):
     for mechanism in (
         fixed(1e-6, 0.02, 3000000),
         fixed(0.5, 100.0, 3000000),
@@ -258,9 +276,9 @@ def test_extremes_are_quick_and_finite():
         fixed(1e-6, 100.0, 3000000),
         fixed(0.9, 0.02, 300),
     ):
-        began = time.process_time()
+        transformed.clear()
         found = account([mechanism], 1e-6)
-        assert time.process_time() - began < 5 and math.isfinite(found.epsilon)
+        assert sum(transformed) <= POINTS and math.isfinite(found.epsilon)
         assert 0.99 * found.epsilon <= found.epsilon_lower <= found.epsilon <= found.epsilon_rdp
 
 
@@ -343,7 +361,7 @@ def test_a_delta_or_an_epsilon_out_of_range_is_an_error():
         delta([fixed(0.1, 1.0, 1)], -1.0)
 
 
-@pytest.mark.parametrize("pair", [RealisedPair(1.0, 0.01), PoissonPair(1.0, 0.01), LaplacePair(2.0)])
+@pytest.mark.parametrize("pair", [RealizedPair(1.0, 0.01), PoissonPair(1.0, 0.01), LaplacePair(2.0)])
 @pytest.mark.parametrize("step", [1e-2, 1e-3])
 def test_the_lower_grid_is_a_pair_under_the_curve(pair, step):
     loss = pld.optimistic(pair, step, math.ceil(3.5 / step))
@@ -384,8 +402,7 @@ def test_noise_that_is_next_to_none_is_no_traceback(multiplier):
     assert found.epsilon_lower <= found.epsilon and found.epsilon > 1e4
 
 
-def test_each_reference_value_takes_seconds_not_minutes():
-    """Under 5 s each, also at the paper's extremes."""
+def test_the_paper_s_extremes_need_grids_of_bounded_size(transformed):
     for mechanism in (
         fixed(1 / 20000, 0.45, 60_000),
         fixed(5e-5, 0.5, 600_000),
@@ -393,9 +410,9 @@ def test_each_reference_value_takes_seconds_not_minutes():
         fixed(1e-6, 0.3, 1_000_000),
         poisson(0.5, 30.0, 1_000_000),
     ):
-        began = time.process_time()
+        transformed.clear()
         account([mechanism], 1e-5)
-        assert time.process_time() - began < 5
+        assert 0 < sum(transformed) <= POINTS
 
 
 @pytest.mark.parametrize("fall", [0.0, 1e-300, 0.3, 1.0 - 1e-6, 1.0])
@@ -417,7 +434,7 @@ def test_decaying_sums_are_a_linear_filter(fall):
     ],
 )
 def test_losses_over_every_grid_are_told_and_no_number_is_nan(parts):
-    """Such rounds promise nothing at any ε that is asked for; what is said of them is still a bound."""
+    """Such rounds promise nothing at any ε that is requested; what is said of them is still a bound."""
     assert delta(parts, 0.0) == delta(parts, 1e4) == 1.0
     above, below = epsilon(parts, 1e-9), epsilon_lower(parts, 1e-9)
     assert above > 1e5 and 0 <= below <= above

@@ -11,10 +11,10 @@ from parts import fixed, full, laplace, poisson
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import calibration
 from sottovoce.privacy.accounting import epsilon, epsilon_lower
-from sottovoce.privacy.calibration import noise_multiplier, remaining, rounds, sigma
+from sottovoce.privacy.calibration import noise_multiplier, sigma
 from sottovoce.privacy.composition import Part
-from sottovoce.privacy.events import FixedEvent, FullEvent, PoissonEvent, Seldom
-from sottovoce.privacy.profiles import FixedPair, PoissonPair, ResponsePair
+from sottovoce.privacy.events import FixedEvent, FullEvent, PoissonEvent, RandomParticipation
+from sottovoce.privacy.profiles import FixedPair, PoissonPair
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,9 @@ def test_sigma_if_participation_were_hidden(iota, target, needed):
 
 def test_sigma_at_the_delta_of_one_in_all_records_and_with_random_activity():
     assert sigma(FixedEvent(20000, 1, 1.0, 1.0, 60000), 1.0, 2.5e-6) == pytest.approx(1.054, rel=5e-3)
-    assert sigma(Seldom(FixedEvent(20000, 1, 1.0, 1.0, 300000), 0.2), 1.0, 1e-5) == pytest.approx(1.010, rel=5e-3)
+    assert sigma(RandomParticipation(FixedEvent(20000, 1, 1.0, 1.0, 300000), 0.2), 1.0, 1e-5) == pytest.approx(
+        1.010, rel=5e-3
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,30 +98,6 @@ def test_half_the_noise_would_be_refused_by_the_realised_pair():
     assert epsilon_lower([fixed(1 / 20000, z / 2, 60000)], 1e-5) > 10
 
 
-@pytest.mark.parametrize(
-    ("pair", "target"),
-    [
-        (FixedPair(0.5, 5e-5), 1.0),
-        (PoissonPair(1.0, 0.01), 2.0),
-        (FixedPair(10.0), 1.0),
-        (ResponsePair(20.0), 1.0),
-    ],
-)
-def test_rounds_are_the_most_that_fit(pair, target):
-    most = rounds(pair, target, 1e-5)
-    assert epsilon([Part(pair, most)], 1e-5) <= target
-    more = most + max(1, math.ceil(2e-3 * most))
-    assert epsilon([Part(pair, more)], 1e-5) > target
-    half = most // 2
-    left = remaining([Part(pair, half)], pair, target, 1e-5)
-    assert left == pytest.approx(most - half, abs=max(0, 2e-3 * most))
-
-
-def test_a_spent_budget_leaves_nothing():
-    assert remaining([full(1.0, 100)], FixedPair(1.0, 0.01), 1.0, 1e-5) == 0
-    assert rounds(FixedPair(0.0, 0.01), 1.0, 1e-5) == 0
-
-
 def test_a_node_that_never_speaks_gets_the_noise_of_one_round():
     assert noise_multiplier(full(1.0, 0), 1.0, 1e-5) == noise_multiplier(full(1.0, 1), 1.0, 1e-5)
 
@@ -128,8 +106,6 @@ def test_a_budget_is_positive():
     for bad in (0.0, -1.0, math.inf):
         with pytest.raises(PrivacyError, match="budget"):
             noise_multiplier(fixed(0.1, 1.0, 10), bad, 1e-5)
-        with pytest.raises(PrivacyError, match="budget"):
-            rounds(FixedPair(1.0, 0.1), bad, 1e-5)
 
 
 @pytest.mark.parametrize("kind", [FixedPair, PoissonPair])

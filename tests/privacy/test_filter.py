@@ -11,11 +11,11 @@ from scipy.stats import norm
 
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import filter as filters
-from sottovoce.privacy.accounting import delta, price
+from sottovoce.privacy.accounting import compute_epsilon, delta
 from sottovoce.privacy.calibration import sigma
-from sottovoce.privacy.compound import ObjectiveEvent
+from sottovoce.privacy.composite_events import JointEvent, ObjectiveEvent
 from sottovoce.privacy.events import CyclicEvent, FixedEvent, FullEvent, LaplaceEvent, PoissonEvent, TreeEvent
-from sottovoce.privacy.filter import one_after_another
+from sottovoce.privacy.filter import sequential_epsilon
 from sottovoce.privacy.profiles import gaussian_delta, gaussian_epsilon
 
 DELTA = 1e-5
@@ -39,7 +39,10 @@ def at(name, epsilon, at_delta=DELTA):
 @pytest.mark.parametrize("runs", [1, 2, 5, 20])
 def test_it_is_never_below_the_fixed_composition_and_not_far_above(name, runs):
     event = at(name, 1.0)
-    fixed, found = price([event] * runs, DELTA, lower=False).epsilon, one_after_another([event] * runs, DELTA)
+    fixed, found = (
+        compute_epsilon([event] * runs, DELTA, lower=False).epsilon,
+        sequential_epsilon([event] * runs, DELTA),
+    )
     assert found == fixed if runs == 1 else fixed * (1 - 1e-9) <= found <= (1 + ABOVE[name]) * fixed
 
 
@@ -47,31 +50,31 @@ def test_it_is_never_below_the_fixed_composition_and_not_far_above(name, runs):
 @pytest.mark.parametrize("at_delta", [1e-8, 1e-3])
 def test_nor_where_runs_are_of_several_kinds(pair, at_delta):
     runs = [at(name, e, at_delta) for e in (0.3, 2.0) for name in pair]
-    fixed = price(runs, at_delta, lower=False).epsilon
+    fixed = compute_epsilon(runs, at_delta, lower=False).epsilon
     pure = [1 / run.noise_multiplier for run in runs if isinstance(run, LaplaceEvent)]
     others = [run for run in runs if not isinstance(run, LaplaceEvent)]
-    each = sum(pure) + sum(price([run], at_delta / 100, lower=False).epsilon for run in others)
-    assert fixed * (1 - 1e-9) <= one_after_another(runs, at_delta) <= each * (1 + 1e-9)
+    each = sum(pure) + sum(compute_epsilon([run], at_delta / 100, lower=False).epsilon for run in others)
+    assert fixed * (1 - 1e-9) <= sequential_epsilon(runs, at_delta) <= each * (1 + 1e-9)
 
 
 def test_every_further_run_costs():
     runs = [at(name, e) for e in (0.2, 1.0) for name in ("poisson", "full", "laplace", "one")]
-    costs = [one_after_another(runs[:k], DELTA) for k in range(1, len(runs) + 1)]
+    costs = [sequential_epsilon(runs[:k], DELTA) for k in range(1, len(runs) + 1)]
     assert np.all(np.diff(costs) > 0)
 
 
 def test_silence_costs_nothing_and_no_noise_everything():
     run = at("poisson", 1.0)
     silent, loud = run.after(0), replace(run, sigma=0.0)
-    assert one_after_another([], DELTA) == one_after_another([silent, silent], DELTA) == 0.0
-    assert one_after_another([silent, run, silent], DELTA) == price([run], DELTA, lower=False).epsilon
-    assert one_after_another([run, loud], DELTA) == one_after_another([loud], DELTA) == math.inf
+    assert sequential_epsilon([], DELTA) == sequential_epsilon([silent, silent], DELTA) == 0.0
+    assert sequential_epsilon([silent, run, silent], DELTA) == compute_epsilon([run], DELTA, lower=False).epsilon
+    assert sequential_epsilon([run, loud], DELTA) == sequential_epsilon([loud], DELTA) == math.inf
     whole = ObjectiveEvent(100, 100, 1.0, 1.0, 1, extra=0.1)  # composes with nothing: their ε are summed
     shares = [6 * DELTA / 100 / (math.pi * k) ** 2 for k in (1, 2)]
-    each = [price([one], share, lower=False).epsilon for one, share in zip([run, whole], shares, strict=True)]
-    assert one_after_another([run, whole], DELTA) == pytest.approx(sum(each))
+    each = [compute_epsilon([one], share, lower=False).epsilon for one, share in zip([run, whole], shares, strict=True)]
+    assert sequential_epsilon([run, whole], DELTA) == pytest.approx(sum(each))
     with pytest.raises(PrivacyError, match="at least 1e-15"):
-        one_after_another([run, run], 1e-30)
+        sequential_epsilon([run, run], 1e-30)
 
 
 def test_the_rule_depends_on_nothing_but_the_first_run():
@@ -86,7 +89,7 @@ def test_the_rule_depends_on_nothing_but_the_first_run():
 @pytest.mark.parametrize("name", ["poisson", "fixed", "one", "laplace"])
 @pytest.mark.parametrize("epsilon", [0.3, 3.0])
 def test_a_run_is_dominated_by_the_normal_laws_that_stand_for_it(name, epsilon):
-    """The run's own profile, from another calculation, at points that the search did not look at."""
+    """The run's own profile, from another calculation, at points that the search did not examine."""
     part, cut = at(name, epsilon).part, 1e-3 * DELTA
     mu, c = filters._normal(part, cut)
     assert c == cut
@@ -102,8 +105,8 @@ def test_moments_are_those_of_the_pair():
     values, cut = filters._log_moments(part, (order,), 1e-9 * DELTA)
     z, rate = part.pair.multiplier, part.pair.rate
 
-    def law(x, centre):
-        return (1 - rate) * norm.pdf(x, 0, z) + rate * norm.pdf(x, centre, z)
+    def law(x, center):
+        return (1 - rate) * norm.pdf(x, 0, z) + rate * norm.pdf(x, center, z)
 
     mean = quad(lambda x: law(x, 1) ** (order + 1) / law(x, -1) ** order, -10 * z, 10 * z, points=[-1, 0, 1])[0]
     assert cut <= 1e-9 * DELTA
@@ -120,7 +123,7 @@ def test_who_goes_on_only_when_it_looks_promising_gains_nothing(first, threshold
     for _ in range(60):  # the most of a second run that the filter lets through
         middle = math.sqrt(low * high)
         runs = [*known, FullEvent(100, 100, 1.0, 0.02 / middle, 1)]
-        low, high = (middle, high) if one_after_another(runs, DELTA) <= budget else (low, middle)
+        low, high = (middle, high) if sequential_epsilon(runs, DELTA) <= budget else (low, middle)
     second = low
 
     def over(loss):  # E(1 − e^{ε − loss − L2})₊, L2 the loss of the second run
@@ -139,4 +142,17 @@ def test_who_goes_on_only_when_it_looks_promising_gains_nothing(first, threshold
 def test_gaussian_runs_are_as_good_as_exact():
     runs = [FullEvent(100, 100, 1.0, s, 4) for s in (0.2, 0.3, 0.5)]
     distance = math.sqrt(sum(4 * (0.02 / run.sigma) ** 2 for run in runs))
-    assert one_after_another(runs, DELTA) == gaussian_epsilon(0.9 * DELTA, 1 / distance)
+    assert sequential_epsilon(runs, DELTA) == gaussian_epsilon(0.9 * DELTA, 1 / distance)
+
+
+def test_the_sum_judge_counts_all_parts_of_a_joint_event():
+    """Three pure releases of 0.2 are 0.6, and not 0.2."""
+    one = replace(UNITS["laplace"], sigma=sigma(UNITS["laplace"], 0.2, DELTA))
+    joint = JointEvent.of([one, one, one])
+    each = filters._sum((one,), DELTA)
+    assert each == pytest.approx(0.2, rel=1e-3)
+    assert filters._sum((joint,), DELTA) == pytest.approx(3 * each)
+    assert filters._sum((joint, one), DELTA) == pytest.approx(4 * each)
+    gaussian = FullEvent(100, 100, 1.0, 0.2, 1)
+    mixed = JointEvent.of([one, gaussian])
+    assert filters._sum((mixed,), DELTA) >= compute_epsilon([mixed], DELTA, lower=False).epsilon

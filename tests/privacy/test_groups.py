@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sottovoce.network.graphs import GRAPHS
 from sottovoce.privacy.calibration import Circumstances, Private
-from sottovoce.privacy.coalitions import complete, together
-from sottovoce.privacy.release import ADVERSARIES, LAWS, Attendance, Release, Setting, Transcript
+from sottovoce.privacy.coalitions import complete, joint_noise
+from sottovoce.privacy.release import ADVERSARIES, LAWS, Attendance, MechanismContext, Release, Transcript
 from sottovoce.privacy.sampling import SAMPLINGS
 from sottovoce.privacy.statement import LEVELS, grouped_by_event
 
@@ -24,7 +24,7 @@ def listed(release, sizes, spoken, turns):
 
 
 def one_by_one(events):
-    """Nodes whose events differ in their count alone, looked at node by node."""
+    """Nodes whose events differ in their count alone, examined node by node."""
     kinds = {}
     for i, event in enumerate(events):
         kinds.setdefault(event.after(0), []).append(i)
@@ -52,7 +52,7 @@ def runs(draw):
     scale = np.array(draw(st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=n, max_size=n)))
     starts = np.concatenate([[0], np.cumsum(here.sum(axis=1))])
     attendance = None if here.all() else Attendance(starts, np.nonzero(here)[1])
-    made = law.on(Setting(GRAPHS.read("complete")(n), sampling, sizes, 2, None, watching, scale, attendance))
+    made = law.on(MechanismContext(GRAPHS.read("complete")(n), sampling, sizes, 2, None, watching, scale, attendance))
     sigma = tuple(draw(st.sampled_from([1.0, 1.5])) * unit for unit in made.units(n))
     release = Release(sampling, 1.0, sigma, watching.among(n), made)
     return release, sizes, here.sum(axis=0), lambda i: 1 + np.flatnonzero(here[:, i])
@@ -86,7 +86,9 @@ def test_a_hundred_thousand_equal_nodes_are_one_price():
     assert [len(nodes) for _, nodes in groups] == [np.sum(sizes == 23), np.sum(sizes == 20)]
     assert [event.records for event, _ in groups] == [23, 20]
     watching = ADVERSARIES.read("secret_pairs(majority)").among(n)
-    law = LAWS.read("pairs(10)").on(Setting(GRAPHS.read("complete")(n), release.sampling, sizes, 2, None, watching))
+    law = LAWS.read("pairs(10)").on(
+        MechanismContext(GRAPHS.read("complete")(n), release.sampling, sizes, 2, None, watching)
+    )
     hidden = Release(release.sampling, 1.0, law.units(n), watching, law)
     assert len(grouped_by_event(hidden.events(sizes, spoken))) == 2
 
@@ -98,4 +100,4 @@ def test_the_worst_coalition_of_all_nodes_at_once_is_that_of_each(drawn, data):
     for i in range(len(d)):
         honest = np.ones(len(d), dtype=bool)
         honest[[j for j in order if j != i][:k]] = False
-        assert found[i] == pytest.approx(together(d, 4.0, honest)[i], rel=1e-12)
+        assert found[i] == pytest.approx(joint_noise(d, 4.0, honest)[i], rel=1e-12)

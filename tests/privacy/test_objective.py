@@ -1,4 +1,4 @@
-"""The price of a perturbed objective, against the true laws of its minimiser in one and two dimensions."""
+"""The cost of a perturbed objective, against the true laws of its minimizer in one and two dimensions."""
 
 import math
 
@@ -8,9 +8,9 @@ from scipy.special import expit, ndtr
 
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import objective
-from sottovoce.privacy.accounting import price, risk
+from sottovoce.privacy.accounting import compute_epsilon, risk
 from sottovoce.privacy.calibration import sigma
-from sottovoce.privacy.compound import ObjectiveEvent, read_event
+from sottovoce.privacy.composite_events import ObjectiveEvent, read_event
 from sottovoce.privacy.events import FullEvent
 from sottovoce.privacy.profiles import gaussian_delta
 
@@ -29,7 +29,7 @@ def log_density(theta, X, y, mu, s):
     )
 
 
-def neighbours(m, kind):
+def neighbors(m, kind):
     rng = np.random.default_rng(1)
     X = rng.normal(size=(3, m))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
@@ -46,7 +46,7 @@ def neighbours(m, kind):
 @pytest.mark.parametrize("m", [1, 2])
 @pytest.mark.parametrize(("mu", "s"), [(1.0, 3.0), (0.2, 1.5)])
 def test_no_pair_of_neighbours_costs_more(m, mu, s, kind):
-    one, other = neighbours(m, kind)
+    one, other = neighbors(m, kind)
     half = {1: np.linspace(-25, 25, 20_001), 2: np.linspace(-18, 18, 501)}[m] / (1 if mu == 1.0 else 0.6)
     grid = np.stack(np.meshgrid(*[half] * m), axis=-1).reshape(-1, m)
     cell = (half[1] - half[0]) ** m
@@ -61,13 +61,13 @@ def test_no_pair_of_neighbours_costs_more(m, mu, s, kind):
 
 
 def test_without_the_extra_it_would_be_wrong():
-    """A record with a large curvature at a small Λ: the determinant is really part of the price."""
+    """A record with a large curvature at a small Λ: the determinant is really part of the cost."""
     X, y = np.array([[1.0]]), np.array([1.0])
     grid = np.linspace(-4000, 4000, 400_001)[:, None]
     mu, s = 0.02, 20.0
     p, q = (log_density(grid, *data, mu, s) for data in ((X, y), (0.05 * X, y)))
     loss = np.max((p - q)[np.abs(grid[:, 0]) < 1])
-    noise_alone = price([ObjectiveEvent(1, 1, 1.0, s, 1, extra=1e-9)], 1e-5).epsilon
+    noise_alone = compute_epsilon([ObjectiveEvent(1, 1, 1.0, s, 1, extra=1e-9)], 1e-5).epsilon
     assert noise_alone < loss < math.log1p(0.25 / mu) + noise_alone
 
 
@@ -87,7 +87,7 @@ def test_calibration_meets_its_target_and_the_statement_s_price():
     unit = ObjectiveEvent(3000, 3000, 1.0, 1.0, 1, extra=extra)
     needed = sigma(unit, 1.0, 1e-5)
     event = ObjectiveEvent(3000, 3000, 1.0, needed, 1, extra=extra)
-    found = price([event], 1e-5)
+    found = compute_epsilon([event], 1e-5)
     assert 0.999 < found.epsilon <= 1.0 and found.epsilon_lower == 0 and found.epsilon_rdp >= found.epsilon
     assert 0.01 < risk([event], 0.01) < math.e * 0.01 + 1e-4
     plain = sigma(FullEvent(3000, 3000, 1.0, 1.0, 1), 1.0, 1e-5)
@@ -99,13 +99,17 @@ def test_what_is_not_proved_is_refused():
     with pytest.raises(PrivacyError, match="no noise gives"):
         sigma(unit, 0.1, 1e-5)
     with pytest.raises(PrivacyError, match="composes with nothing"):
-        price([unit, unit], 1e-5)
+        compute_epsilon([unit, unit], 1e-5)
     loose = ObjectiveEvent(100, 100, 1.0, 0.02, 1, extra=0.2)  # ρ = 1
-    assert price([loose], 0.5).epsilon == price([loose], 0.4).epsilon == pytest.approx(0.2 + math.sqrt(3) + 0.5)
+    assert (
+        compute_epsilon([loose], 0.5).epsilon
+        == compute_epsilon([loose], 0.4).epsilon
+        == pytest.approx(0.2 + math.sqrt(3) + 0.5)
+    )
     with pytest.raises(PrivacyError, match="smooth loss"):
         objective.extra_epsilon(math.inf, 10.0)
     with pytest.raises(PrivacyError, match="perturbed objective"):
         ObjectiveEvent(100, 100, 1.0, 1.0, 1, extra=0.0)
     with pytest.raises(PrivacyError, match="'extra' does not go with the law 'gaussian'"):
         read_event(FullEvent(100, 100, 1.0, 1.0, 1).to_dict() | {"extra": 0.2})
-    assert price([ObjectiveEvent(100, 100, 1.0, 0.0005, 1, extra=0.2)], 1e-5).epsilon == math.inf
+    assert compute_epsilon([ObjectiveEvent(100, 100, 1.0, 0.0005, 1, extra=0.2)], 1e-5).epsilon == math.inf

@@ -1,4 +1,4 @@
-"""Noise that pairs cancel: its draws have the covariance that is priced, and no coalition sees more than is stated."""
+"""Noise that pairs cancel: draws have the accounted covariance, and no coalition sees more than stated."""
 
 import itertools
 import math
@@ -13,9 +13,9 @@ from sottovoce.engine import reference
 from sottovoce.errors import PrivacyError, SottovoceError, SpecError
 from sottovoce.network.graphs import GRAPHS
 from sottovoce.privacy import coalitions, pairs
-from sottovoce.privacy.accounting import epsilon, price
+from sottovoce.privacy.accounting import compute_epsilon, epsilon
+from sottovoce.privacy.composite_events import read_event
 from sottovoce.privacy.composition import Part
-from sottovoce.privacy.compound import read_event
 from sottovoce.privacy.events import FixedEvent, FullEvent, PoissonEvent, envelope
 from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.profiles import gaussian_epsilon
@@ -98,7 +98,7 @@ def test_rounds_have_noise_of_their_own():
     law, m = law_of(attendance=SOME), 20_000
     drawn = law.draw(Streams(3), np.array([0, 0, 0]), np.array([1, 2, 4]), m, SIGMA)
     assert np.all(np.abs(np.corrcoef(drawn) - np.eye(3)) < 5 / math.sqrt(m))
-    with pytest.raises(PrivacyError, match="does not speak"):
+    with pytest.raises(PrivacyError, match="does not activate"):
         law.draw(Streams(3), np.array([3]), np.array([2]), 4, SIGMA)
 
 
@@ -165,7 +165,7 @@ def test_the_stated_epsilon_is_that_of_the_worst_coalition(graph, k, attendance)
         for some in without(i, k):
             mu2 = math.fsum((2.0 / 50 / hidden(law, SIGMA, i, some, who)) ** 2 for who in mine)
             true = max(true, gaussian_epsilon(1e-5, mu2**-0.5))
-        stated = price([law.event(i, FullEvent(50, 50, 1.0, SIGMA[i], len(mine)), SIGMA)], 1e-5).epsilon
+        stated = compute_epsilon([law.event(i, FullEvent(50, 50, 1.0, SIGMA[i], len(mine)), SIGMA)], 1e-5).epsilon
         assert true * (1 - 1e-9) <= stated <= 1.01 * true
 
 
@@ -173,18 +173,18 @@ def test_the_stated_epsilon_is_that_of_the_worst_coalition(graph, k, attendance)
 def test_rounds_that_differ_are_composed_as_what_they_are(plain):
     law = law_of(attendance=SOME)
     event = law.event(0, plain, SIGMA)
-    assert len(event.levels) > 1 and sum(count for _, count in event.levels) == 6 and not event.realised
+    assert len(event.levels) > 1 and sum(count for _, count in event.levels) == 6 and not event.realized
     assert event.sigma == event.levels[0][0] and read_event(event.to_dict()) == event
     parts = [Part(replace(plain, sigma=s).pair, count) for s, count in event.levels]
-    assert price([event], 1e-5).epsilon == pytest.approx(epsilon(parts, 1e-5))
-    one = price([replace(plain, sigma=event.sigma)], 1e-5).epsilon
-    assert price([event], 1e-5).epsilon < 0.99 * one
+    assert compute_epsilon([event], 1e-5).epsilon == pytest.approx(epsilon(parts, 1e-5))
+    one = compute_epsilon([replace(plain, sigma=event.sigma)], 1e-5).epsilon
+    assert compute_epsilon([event], 1e-5).epsilon < 0.99 * one
     early = event.after(3)  # at worst the rounds with the least noise came first
-    assert early.rounds == 3 and price([early], 1e-5).epsilon < price([event], 1e-5).epsilon
+    assert early.rounds == 3 and compute_epsilon([early], 1e-5).epsilon < compute_epsilon([event], 1e-5).epsilon
     assert event.after(6) == event and event.after(0).count == 0
     other = replace(plain, rounds=4, note=event.note).leveled(((event.sigma, 3), (9.0, 1)))
     both = event.covering([event, other])
-    assert price([both], 1e-5).epsilon >= max(price([one], 1e-5).epsilon for one in (event, other))
+    assert compute_epsilon([both], 1e-5).epsilon >= max(compute_epsilon([one], 1e-5).epsilon for one in (event, other))
     for wrong in (((0.1, 6),), ((0.2, 3), (0.1, 3)), ((event.sigma, 3), (9.0, 4))):
         with pytest.raises(PrivacyError, match="levels"):
             replace(event, levels=wrong)
@@ -281,7 +281,7 @@ def test_equal_nodes_have_the_formula_of_the_book():
 
 
 def test_largest_first_is_wrong_on_a_sparse_graph():
-    """A path of honest nodes: the neighbour in between hides more than the loudest one at the end."""
+    """A path of honest nodes: the neighbor in between hides more than the loudest one at the end."""
     law = law_of("path", ratio=3.0, c=np.ones(N))
     sigma = (0.2, 0.2, 0.2, 0.2, 0.6)
     loudest, cut = hidden(law, sigma, 0, (4,)), hidden(law, sigma, 0, (1,))
@@ -300,7 +300,7 @@ def test_where_coalitions_are_too_many_connectivity_bounds_what_they_leave(graph
     replace(law).check(False)
     ring = Pairs(n, 3.0, GRAPHS.make("ring")(n).edges, np.ones(n), k)
     for ask in (lambda: ring.left((1.0,) * n), lambda: ring.check(False)):
-        with pytest.raises(PrivacyError, match="cannot be told"):
+        with pytest.raises(PrivacyError, match="cannot be determined"):
             ask()
 
 
@@ -314,7 +314,7 @@ def test_where_speakers_are_too_many_to_go_through_each_round_has_its_own_coalit
         below, true = (np.repeat(*zip(*found.worst[i], strict=True)) for found in (bound, exact))
         assert len(below) == len(true) and np.all(below <= true * (1 + 1e-9))
     monkeypatch.setattr(pairs, "WORK", 0.0)
-    with pytest.raises(PrivacyError, match="sets of speakers"):
+    with pytest.raises(PrivacyError, match="sets of active nodes"):
         law_of("ring", attendance=SOME).left(SIGMA)
 
 
@@ -322,10 +322,10 @@ def test_where_speakers_are_too_many_to_go_through_each_round_has_its_own_coalit
 
 
 def spec(adversary="secret_pairs(1)", law="pairs(10)", **changes):
-    run = Spec(AlgorithmSpec(12, gamma="constant(5)"), seed=1).but(
+    run = Spec(AlgorithmSpec(12, gamma="constant(5)"), seed=1).replace(
         network__activation="everyone", privacy__sampling="full", privacy__noise="private(1.0)"
     )
-    return run.but(privacy__law=law, privacy__adversary=adversary, **changes)
+    return run.replace(privacy__law=law, privacy__adversary=adversary, **changes)
 
 
 @pytest.mark.parametrize("activation", ["everyone", "nodes(4)", "edges(2)"])
@@ -341,7 +341,7 @@ def test_calibrated_noise_is_what_epsilon_needs(activation, method, weights, mak
 
 
 def test_pair_noise_leaves_the_sum_of_a_run(make_shards):
-    """Σ_i z_i of dual averaging moves by the own noises alone, with weights, whoever speaks."""
+    """Σ_i z_i of dual averaging moves by the own noises alone, with weights, no matter who speaks."""
     shards = make_shards(sizes=[20, 30, 40, 25, 35], m=3)
     changes = {"problem__weights": "records", "network__activation": "nodes(3)", "privacy__noise": "gaussian(0.4)"}
     job = prepare(spec(law="pairs(20)", **changes), shards).job
@@ -362,13 +362,13 @@ def test_the_statement_names_who_may_collude_and_what_if_others_did(make_shards,
     assert said.epsilon > said.others[0].epsilon > said.others[1].epsilon > 0
     assert "'secret_pairs(3)', whichever 3 nodes may help" in said.verdict() and said.epsilon_lower > 0.99
     words = said.paragraph()
-    told = (
+    details = (
         "every node that does not collude runs",
         "at most 3 of the nodes",
         "fixed before the run",
         "spoil the model",
     )
-    for some in (*told, "computational", "1 curious node", "no curious node"):
+    for some in (*details, "computational", "1 curious node", "no curious node"):
         assert some in words
     again = PrivacyStatement.from_json(said.to_json())
     assert again == said
@@ -384,7 +384,7 @@ def test_a_statement_with_another_k_is_found_out(make_shards):
     with pytest.raises(PrivacyError, match=r"accounted for 2 curious nodes"):
         forged.verify()
     events = tuple(replace(g, event=replace(g.event, note=replace(g.event.note, collusion=3))) for g in said.groups)
-    with pytest.raises(PrivacyError, match="its own numbers give"):  # the words tell of 2
+    with pytest.raises(PrivacyError, match="its own numbers give"):  # the words reveal 2
         replace(forged, groups=events).verify()
     whole = prepare(spec("secret_pairs(3)"), make_shards(n=7, q=20)).statement
     weaker = replace(whole, groups=tuple(replace(g, event=replace(said.groups[0].event, note=g.event.note)) for g in
@@ -403,15 +403,15 @@ def test_a_statement_with_another_k_is_found_out(make_shards):
 
 
 def test_a_star_with_one_curious_node_says_so(make_shards):
-    """Printed was 1, true is over 5: the centre alone knows every seed."""
+    """Printed was 1, true is over 5: the center alone knows every seed."""
     shards, star = make_shards(n=20, q=20), {"network__graph": "star"}
     old = prepare(spec("secret_pairs", "pairs(1000)", **star), shards)
     assert old.statement.epsilon == pytest.approx(1.0, abs=1e-3) and "no help from any node" in old.statement.verdict()
     assert old.statement.others[0].epsilon == pytest.approx(5.41, abs=0.01)
     assert "ε = 5.41 against 1 curious node" in old.statement.paragraph()
     noise = f"gaussian({old.job.release.sigma[0]!r})"
-    priced = spec("secret_pairs(1)", "pairs(1000, graph=star, cut=priced)", privacy__noise=noise)
-    new = prepare(priced, shards).statement
+    accounted = spec("secret_pairs(1)", "pairs(1000, graph=star, cut=priced)", privacy__noise=noise)
+    new = prepare(accounted, shards).statement
     assert new.epsilon == pytest.approx(5.41, abs=0.01) and new.others[0].epsilon == pytest.approx(1.0, abs=1e-3)
 
 
@@ -431,16 +431,18 @@ def test_a_star_with_one_curious_node_says_so(make_shards):
 )
 def test_what_hides_nobody_is_refused(n, changes, words, make_shards):
     with pytest.raises(SottovoceError, match=words):
-        prepare(spec(**{"adversary": "secret_pairs(1)"}).but(**changes), make_shards(n=n, q=20))
+        prepare(spec(**{"adversary": "secret_pairs(1)"}).replace(**changes), make_shards(n=n, q=20))
 
 
 def test_what_is_cut_can_be_priced_as_what_it_is(make_shards):
     shards = make_shards(n=6, q=20)
     ring = spec("secret_pairs(2)", "pairs(3, graph=ring, cut=priced)", privacy__noise="gaussian(0.5)")
     whole = spec("secret_pairs(2)", "pairs(3)", privacy__noise="gaussian(0.5)")
-    priced = prepare(ring, shards)
-    assert priced.statement.worst.event.sigma == pytest.approx(0.5)  # two neighbours collude: nothing is left of pairs
-    assert prepare(whole, shards).statement.epsilon < 0.7 * priced.statement.epsilon
+    accounted = prepare(ring, shards)
+    assert accounted.statement.worst.event.sigma == pytest.approx(
+        0.5
+    )  # two neighbors collude: nothing is left of pairs
+    assert prepare(whole, shards).statement.epsilon < 0.7 * accounted.statement.epsilon
 
 
 def test_adversaries_and_laws_are_their_text():
@@ -470,16 +472,16 @@ def test_many_equal_nodes_are_one_computation(make_shards, monkeypatch):
     assert left**2 / sigma**2 == pytest.approx((1 + r * r * h) / (1 + r * r))
 
 
-def matrices(sources, rows):
+def matrices(noise_terms, rows):
     """(rows, addresses) what each release has of its own noises, and of those that are shared."""
     own, shared = {}, {}
-    for source in sources:
+    for source in noise_terms:
         kept = shared if source.shared else own
         for place, (row, *address) in enumerate(zip(source.rows, source.owners, source.rounds, strict=True)):
             at = kept.setdefault((source.peer is not None, *address), np.zeros(rows))
             at[row] += source.factors[place]
-        if source.together is not None:
-            sums = source.together
+        if source.shared_terms is not None:
+            sums = source.shared_terms
             for row, which, factor in zip(source.rows, sums.which, sums.factors, strict=True):
                 for member in range(sums.starts[which], sums.starts[which + 1]):
                     at = shared.setdefault((False, sums.owners[member], sums.rounds[member]), np.zeros(rows))
@@ -490,11 +492,11 @@ def matrices(sources, rows):
 @pytest.mark.parametrize("graph", EDGES)
 @pytest.mark.parametrize("t", [1, 3, 4])
 def test_secure_sources_have_the_priced_law_and_cancel_exactly(graph, t):
-    """Factors of few bits; what is shared is gone from the sum to the last bit; no less noise than is priced."""
+    """Factors of few bits; what is shared is gone from the sum to the last bit; no less noise than is accounted."""
     law, who = law_of(graph, attendance=SOME), np.array(SPOKE[t - 1])
     even = tuple((0.3 / C).tolist())
     for sigma in (even, SIGMA):
-        own, shared = matrices(law.sources(who, np.full(len(who), t), sigma), len(who))
+        own, shared = matrices(law.noise_terms(who, np.full(len(who), t), sigma), len(who))
         assert np.all(np.frexp(own)[0] * 2.0**26 % 1 == 0) and np.all(np.frexp(shared)[0] * 2.0**26 % 1 == 0)
         if sigma is even:
             assert np.all(shared.sum(axis=0) == 0.0)
@@ -506,7 +508,7 @@ def test_secure_sources_have_the_priced_law_and_cancel_exactly(graph, t):
 
 @pytest.mark.parametrize("graph", EDGES)
 def test_real_nodes_share_real_pairs(graph):
-    """Each asks for itself: both ends have the same address with opposite signs, and name each other."""
+    """Each requests itself: both ends have the same address with opposite signs, and name each other."""
     law, t, sigma = law_of(graph, attendance=SOME), np.arange(1, 9), SIGMA
     seen = {}
     for i in range(N):
@@ -527,7 +529,7 @@ def test_real_nodes_share_real_pairs(graph):
 
 def test_noise_that_is_all_shared_is_refused():
     with pytest.raises(PrivacyError, match="noise of its own"):
-        law_of().sources(np.arange(N), np.ones(N, dtype=int), (0.1, 0.0, 0.1, 0.1, 0.1))
+        law_of().noise_terms(np.arange(N), np.ones(N, dtype=int), (0.1, 0.0, 0.1, 0.1, 0.1))
 
 
 def test_factors_of_single_pairs_must_be_short():

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sottovoce.errors import PrivacyError, SpecError
-from sottovoce.notation import parse, write
-from sottovoce.privacy.release import ADVERSARIES, Draws, Release, Transcript, refuse_unless_runnable
+from sottovoce.privacy.release import ADVERSARIES, Draws, Release, Transcript, check_runnable
 from sottovoce.privacy.sampling import SAMPLINGS, Fixed, Full, Poisson
 from sottovoce.privacy.theorem1 import Theorem1
+from sottovoce.registry import parse, write
 from sottovoce.streams import Streams
 
 TRANSCRIPT = Transcript()
@@ -123,10 +123,10 @@ def test_no_noise_is_said_and_drawn():
 def test_only_the_transcript_adversary_can_be_run(name):
     row = ADVERSARIES.read(name)
     if row.name == "transcript":
-        refuse_unless_runnable(row)
+        check_runnable(row)
     else:
         with pytest.raises(PrivacyError, match=f"'{row.name}' only"):
-            refuse_unless_runnable(row)
+            check_runnable(row)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The price of a search: the theorem on every small mechanism, the law of K, and what a statement makes of it."""
+"""The cost of a search: the theorem on every small mechanism, the law of K, and what a statement makes of it."""
 
 import json
 import math
@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import profiles, search
-from sottovoce.privacy.accounting import price
+from sottovoce.privacy.accounting import compute_epsilon
+from sottovoce.privacy.composite_events import JointEvent, ObjectiveEvent, SearchEvent, read_event
 from sottovoce.privacy.composition import Part
-from sottovoce.privacy.compound import JointEvent, ObjectiveEvent, SearchEvent, read_event
 from sottovoce.privacy.events import FullEvent, PoissonEvent
-from sottovoce.privacy.filter import one_after_another
+from sottovoce.privacy.filter import sequential_epsilon
 from sottovoce.privacy.profiles import FixedPair
 from sottovoce.privacy.statement import PrivacyStatement, statement_of
 
@@ -92,7 +92,7 @@ def test_an_event_of_a_search_is_priced_written_and_stated():
     z = search.run_multiplier(1.0, 1e-5, 1.0, gamma)
     runs = [FullEvent(100, 100, 1.0, z * 2 / 100 * math.sqrt(k), k) for k in (1, 40)]
     event = SearchEvent.of(runs, 1.0, gamma)
-    found = price([event], 1e-5)
+    found = compute_epsilon([event], 1e-5)
     assert 0.999 < found.epsilon <= 1.0 and found.epsilon_lower == 0.0 and found.epsilon_rdp > 1.0
     assert read_event(json.loads(json.dumps(event.to_dict()))) == event
     said = statement_of([event], 1e-5, "transcript", False)
@@ -103,29 +103,33 @@ def test_an_event_of_a_search_is_priced_written_and_stated():
     with pytest.raises(PrivacyError, match="its own numbers give"):
         replace(said, epsilon=0.5).verify()
     louder = SearchEvent.of([runs[0], replace(runs[1], sigma=runs[1].sigma / 2)], 1.0, gamma)
-    assert price([louder], 1e-5).epsilon > 1.5  # the worst plan counts
+    assert compute_epsilon([louder], 1e-5).epsilon > 1.5  # the worst plan counts
 
 
 def test_searches_add_up_by_their_sum():
     event = SearchEvent.of([FullEvent(100, 100, 1.0, 0.2, 1)], 0.0, 0.1)
     fit = FullEvent(100, 100, 1.0, 0.2, 1)
-    together = one_after_another([event, fit], 1e-5)
+    together = sequential_epsilon([event, fit], 1e-5)
     shares = [6e-7 / (math.pi * k) ** 2 for k in (1, 2)]  # a hundredth of δ
-    assert together == pytest.approx(price([event], shares[0]).epsilon + price([fit], shares[1]).epsilon)
-    assert together > price([event], 1e-5).epsilon + 0.5 * price([fit], 1e-5).epsilon
-    assert math.isfinite(one_after_another([event] * 60, 1e-5))
-    assert one_after_another([event], 1e-5) == price([event], 1e-5).epsilon
+    assert together == pytest.approx(
+        compute_epsilon([event], shares[0]).epsilon + compute_epsilon([fit], shares[1]).epsilon
+    )
+    assert together > compute_epsilon([event], 1e-5).epsilon + 0.5 * compute_epsilon([fit], 1e-5).epsilon
+    assert math.isfinite(sequential_epsilon([event] * 60, 1e-5))
+    assert sequential_epsilon([event], 1e-5) == compute_epsilon([event], 1e-5).epsilon
     with pytest.raises(PrivacyError, match="composes with nothing"):
-        price([event, fit], 1e-5)
+        compute_epsilon([event, fit], 1e-5)
 
 
 def test_joint_releases_are_composed_exactly_and_come_back():
     runs = [FullEvent(100, 100, 1.0, 0.3, 2), PoissonEvent(100, 10, 1.0, 0.4, 30)]
     joint = JointEvent.of(runs)
-    assert price([joint], 1e-5) == price(runs, 1e-5)
+    assert compute_epsilon([joint], 1e-5) == compute_epsilon(runs, 1e-5)
     assert read_event(json.loads(json.dumps(joint.to_dict()))) == joint
     same = JointEvent.of([runs[0]] * 3)
-    assert price([same], 1e-5).epsilon == pytest.approx(price([replace(runs[0], rounds=6)], 1e-5).epsilon)
+    assert compute_epsilon([same], 1e-5).epsilon == pytest.approx(
+        compute_epsilon([replace(runs[0], rounds=6)], 1e-5).epsilon
+    )
     statement_of([same, joint], 1e-5, "transcript", False).verify()
     with pytest.raises(PrivacyError, match="plain releases"):
         JointEvent.of([runs[0], ObjectiveEvent(100, 100, 1.0, 0.2, 1, extra=0.1)])
@@ -133,12 +137,12 @@ def test_joint_releases_are_composed_exactly_and_come_back():
 
 def test_who_is_silent_in_one_of_several_releases_pays_for_the_others():
     silent, loud = FullEvent(100, 100, 1.0, 0.2, 0), FullEvent(100, 100, 1.0, 0.2, 50)
-    looked = replace(silent, before=FullEvent(100, 100, 0.5, 0.02, 1))
-    for runs in ([silent, loud], [loud, silent], [loud, looked], [looked, loud], [silent, looked]):
+    pre_released = replace(silent, before=FullEvent(100, 100, 0.5, 0.02, 1))
+    for runs in ([silent, loud], [loud, silent], [loud, pre_released], [pre_released, loud], [silent, pre_released]):
         joint = JointEvent.of(runs)
-        assert price([joint], 1e-5).epsilon == price(runs, 1e-5).epsilon > 0
+        assert compute_epsilon([joint], 1e-5).epsilon == compute_epsilon(runs, 1e-5).epsilon > 0
         assert read_event(json.loads(json.dumps(joint.to_dict()))) == joint
     written = JointEvent.of([loud, silent]).to_dict()
     written |= {"rounds": 0, "releases": written["releases"][::-1]}  # the first need not be one that spoke
-    assert price([read_event(written)], 1e-5).epsilon == price([loud], 1e-5).epsilon
+    assert compute_epsilon([read_event(written)], 1e-5).epsilon == compute_epsilon([loud], 1e-5).epsilon
     assert JointEvent.of([silent, silent]) is silent

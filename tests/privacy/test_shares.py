@@ -23,7 +23,7 @@ def test_a_share_is_a_batch_of_each_nodes_own_size():
 
 def test_every_record_is_drawn_at_the_accounted_rate(make_shards):
     shards = make_shards(n=3, q=40, m=2)
-    job = prepare(private(600).but(seed=1, privacy__sampling="poisson(0.1)", privacy__noise="none"), shards).job
+    job = prepare(private(600).replace(seed=1, privacy__sampling="poisson(0.1)", privacy__noise="none"), shards).job
     counts = np.zeros((3, 40))
     for t in range(1, 601):
         for i, records in enumerate(job.draws.records(np.arange(3), np.full(3, t))):
@@ -36,6 +36,8 @@ def test_every_record_is_drawn_at_the_accounted_rate(make_shards):
 @pytest.mark.parametrize("engine", ["nodes", "compiled"])
 def test_engines_agree(engine, make_shards):
     shards = make_shards(n=4, q=30, m=5)
-    job = prepare(private(40).but(seed=2, privacy__sampling="poisson(0.2)", privacy__noise="gaussian(0.1)"), shards).job
+    job = prepare(
+        private(40).replace(seed=2, privacy__sampling="poisson(0.2)", privacy__noise="gaussian(0.1)"), shards
+    ).job
     states = [ENGINES[name].run([job], [job.start()], 1, 40)[0] for name in ("reference", engine)]
     assert np.allclose(states[0].z, states[1].z, rtol=1e-5, atol=1e-5)

@@ -113,7 +113,7 @@ def test_a_changed_number_is_noticed(tamper):
         lambda d: d["groups"][0]["event"].pop("sigma"),
         lambda d: d["groups"][0]["event"].update(sigma="x"),
         lambda d: d["groups"][0]["event"].update(batch=0),
-        lambda d: d["groups"][0]["event"].update(colour="red"),
+        lambda d: d["groups"][0]["event"].update(color="red"),
         lambda d: d["groups"][0]["event"].update(sampling="shuffle"),
         lambda d: d.update(epsilon="abc"),
         lambda d: d.update(epsilon=None),

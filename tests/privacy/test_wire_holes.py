@@ -1,4 +1,4 @@
-"""Holes that were found in version 0.1, each by name: what was promised falsely is priced truly, refused, or said.
+"""Holes that were found in version 0.1, each by name: what was promised falsely is accounted truly, refused, or said.
 
 Those of real nodes and of consortia are in tests/node and tests/consortium, those of the noise itself in tests/secure.
 """
@@ -15,23 +15,23 @@ from sottovoce import PrivateClassifier
 from sottovoce.cli.main import app
 from sottovoce.errors import PrivacyError, SottovoceError
 from sottovoce.experiments.baselines import output_perturbation
-from sottovoce.experiments.facts import Facts
+from sottovoce.experiments.inputs import BaselineInputs
 from sottovoce.network.graphs import GRAPHS
-from sottovoce.node.budget import refuse_unless_affordable
+from sottovoce.node.budget import check_affordable
 from sottovoce.node.ledger import Row
-from sottovoce.privacy.accounting import price
+from sottovoce.privacy.accounting import compute_epsilon
 from sottovoce.privacy.calibration import sigma, single
 from sottovoce.privacy.events import FixedEvent, FullEvent, TreeEvent
-from sottovoce.privacy.filter import one_after_another
-from sottovoce.privacy.pairs import PairsLaw
+from sottovoce.privacy.filter import sequential_epsilon
+from sottovoce.privacy.pairs import PairsChoice
 from sottovoce.privacy.profiles import gaussian_epsilon
-from sottovoce.privacy.release import Release, SecretPairs, Setting, Shaped, Transcript
+from sottovoce.privacy.release import MechanismContext, Release, SecretPairs, Shaped, Transcript
 from sottovoce.privacy.sampling import Full
 from sottovoce.privacy.statement import make_statement
 from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.optimum import optimum
-from sottovoce.problem.regularisers import l2
+from sottovoce.problem.regularizers import l2
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
 from sottovoce.run.presets import paper_l2
@@ -58,7 +58,7 @@ def svm(tmp_path):
 
 def test_cyclic_batches_count_the_rounds_in_which_a_node_spoke(make_shards):
     """Printed 1, true 2.95."""
-    spec = paper_l2(1900).but(
+    spec = paper_l2(1900).replace(
         seed=1, network__activation="edges(1)", privacy__sampling="cyclic(1)", privacy__noise="private(1.0)"
     )
     made = prepare(spec, make_shards(n=20, q=200, m=2))
@@ -82,16 +82,16 @@ def test_a_clip_where_nothing_is_clipped_is_refused(loss, true, make_shards):
     ]
     noise = 2 * clip / mu / N * single(1.0, 1e-5)  # what was added, by the sensitivity of a clip that never was
     assert gaussian_epsilon(1e-5, noise / float(np.linalg.norm(best[0] - best[1]))) > true
-    spec = output_perturbation(Facts((N,), 2, 1.0, loss=loss, h=l2(mu))).but(seed=1)
+    spec = output_perturbation(BaselineInputs((N,), 2, 1.0, loss=loss, h=l2(mu))).replace(seed=1)
     shards = Shards.of(X, np.ones(N), np.array([0, N]))
     assert prepare(spec, shards).statement.epsilon == pytest.approx(1.0, rel=1e-3)
-    with pytest.raises(PrivacyError, match="clips nothing, so that a clip would bound nothing"):
-        prepare(spec.but(privacy__clip=clip), shards)
+    with pytest.raises(PrivacyError, match="so a clip would bound nothing"):
+        prepare(spec.replace(privacy__clip=clip), shards)
 
 
 def test_a_saved_run_is_verified_against_its_spec(make_shards, tmp_path):
-    """σ × 100 verified: only the statement's own arithmetic was looked at. tests/run/test_verify.py has them all."""
-    spec = paper_l2(30).but(seed=1, privacy__noise="private(1.0)", privacy__sampling="poisson(4)")
+    """σ × 100 verified: only the statement's own arithmetic was examined. tests/run/test_verify.py has them all."""
+    spec = paper_l2(30).replace(seed=1, privacy__noise="private(1.0)", privacy__sampling="poisson(4)")
     shards = make_shards()
     result, job = solve(spec, shards), prepare(spec, shards).job
     release = replace(job.release, sigma=tuple(100 * s for s in job.release.sigma))
@@ -105,7 +105,7 @@ def test_a_saved_run_is_verified_against_its_spec(make_shards, tmp_path):
 
 
 def test_the_verdict_of_a_seeded_run_is_qualified(make_shards):
-    spec = paper_l2(30).but(seed=1, privacy__noise="private(1.0)", privacy__sampling="poisson(4)")
+    spec = paper_l2(30).replace(seed=1, privacy__noise="private(1.0)", privacy__sampling="poisson(4)")
     said = solve(spec, make_shards()).statement
     assert said.verdict().startswith("SIMULATION: with secret noise every record would have")
     assert any("the only release from these records" in words for words in said.assumptions)
@@ -127,7 +127,7 @@ def test_the_coalition_is_part_of_the_promise():
     sizes, spoken = np.full(6, 100), np.full(6, 10)
 
     def said(coalition):
-        law = PairsLaw(6.0, coalition).on(Setting(GRAPHS.make("star")(6), Full(), sizes, 3))
+        law = PairsChoice(6.0, coalition).on(MechanismContext(GRAPHS.make("star")(6), Full(), sizes, 3))
         return make_statement(Release(Full(), 1.0, (0.05,) * 6, SecretPairs(), law), sizes, spoken, 1e-5, [], False)
 
     alone, curious = said(()), said((0,))
@@ -136,15 +136,16 @@ def test_the_coalition_is_part_of_the_promise():
 
 
 def test_dirichlet_dealing_needs_a_seed(svm):
-    run = ("train", svm, "--nodes", 3, "--rounds", 5, "--deal", "dirichlet:0.5", "--unit-rows", "--json")
+    public = ("--classes=-1,1", "--features", 5, "--first-index", 1)
+    run = ("train", svm, *public, "--nodes", 3, "--rounds", 5, "--partition", "dirichlet:0.5", "--unit-rows", "--json")
     code, _, err = command(*run)
-    assert code == 2 and "looks at the labels" in err and "--seed" in err
+    assert code == 2 and "reads the labels" in err and "--seed" in err
     assert command(*run, "--seed", 1)[0] == 0
 
 
 def test_there_is_a_floor_under_delta():
-    """1e-100 was priced, although no draw exceeds 9.49 σ."""
-    for ask in (price, lambda events, delta: one_after_another([*events, *events], delta)):
+    """1e-100 was accounted, although no draw exceeds 9.49 σ."""
+    for ask in (compute_epsilon, lambda events, delta: sequential_epsilon([*events, *events], delta)):
         with pytest.raises(PrivacyError, match="at least 1e-15"):
             ask([FullEvent(100, 100, 1.0, 1.0, 1)], 1e-100)
 
@@ -161,13 +162,13 @@ def test_a_budget_over_runs_is_kept_by_a_filter():
     """Runs chosen after seeing earlier ones were composed as if they had been settled before."""
     unit = FixedEvent(1000, 1, 1.0, 1.0, 3000)
     run = replace(unit, sigma=sigma(unit, 1.0, 1e-5))
-    fixed, needed = price([run, run], 1e-5, lower=False).epsilon, one_after_another([run, run], 1e-5)
+    fixed, needed = compute_epsilon([run, run], 1e-5, lower=False).epsilon, sequential_epsilon([run, run], 1e-5)
     assert fixed < 1.3 < needed  # here the difference is large: rare losses
 
     def ask(budget):
         rows = [Row(0, "budget", "", 0, "", {"dataset": "ours", "epsilon": budget, "delta": 1e-5}, b"")]
         rows += opened("first", run)
-        return refuse_unless_affordable(rows, "ours", "f", run, Transcript(), "second")
+        return check_affordable(rows, "ours", "f", run, Transcript(), "second")
 
     with pytest.raises(PrivacyError, match=f"to ε = {needed:.4g}.*so far 0.9996"):
         ask(1.3)
@@ -175,25 +176,25 @@ def test_a_budget_over_runs_is_kept_by_a_filter():
 
 
 def test_lower_bounds_are_of_noise_that_reaches_them():
-    """Tree noise, and noise in a method's shape, are worth more than their price."""
+    """Tree noise, and noise in a method's shape, are worth more than their cost."""
     tree = TreeEvent(100, 10, 1.0, 1.0, 20, uses=2)
     gain, spread = np.array([1.0, 1.0, 0.5]), np.array([1.0, 0.8, 0.6])
     shaped = Shaped(gain, spread).event(0, FullEvent(100, 100, 1.0, 1.0, 3))
     for event in (tree, shaped):
-        found = price([event], 1e-5)
+        found = compute_epsilon([event], 1e-5)
         assert found.epsilon_lower == 0.0 < found.epsilon
 
 
-def test_train_warns_of_what_it_reads_off_the_data(svm):
+def test_train_without_a_seed_needs_what_it_would_read_off_the_data(svm):
     run = ("train", svm, "--nodes", 3, "--rounds", 5, "--sampling", "full", "--unit-rows", "--json")
     code, out, err = command(*run)
-    assert code == 0, err
-    for what in ("classes", "features", "first-index"):
-        assert err.count(f"PrivacyLeakWarning: {what} was not given") == 1 and f'"{what} was not given' in out
-    code, out, err = command(*run, "--classes=-1,1", "--features", 5, "--first-index", 1)
-    assert code == 0 and "PrivacyLeakWarning" not in err and '"notes": []' in out
-    assert "PrivacyLeakWarning" not in command(*run, "--seed", 1)[2]  # a simulation has no secrets
-    code, _, err = command(*run, "--classes=-1,2")
-    assert code == 3 and "neither -1.0 nor 2.0" in err
-    for wrong, told in (("1", 2), ("a,", 2), ("a,b,c", 3)):  # of three classes, none of which is in the file
-        assert command(*run, f"--classes={wrong}")[0] == told
+    assert code == 2 and not out
+    for what in ("--classes", "--features", "--first-index", "--schema"):
+        assert what in err
+    public = ("--classes=-1,1", "--features", 5, "--first-index", 1)
+    code, out, err = command(*run, *public)
+    assert code == 0 and "owner of the records" not in err
+    assert command(*run, "--seed", 1)[0] == 0  # a simulation has no secrets
+    code, _, err = command(*run, "--classes=-1,2", *public[1:])  # the owner hears of it, and nobody else
+    assert code == 0 and "is of neither class" in err and "records" in err
+    assert command(*run, "--classes=1", *public[1:])[0] == 2

@@ -12,10 +12,10 @@ from sottovoce.errors import SottovoceError, SpecError
 from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.objective import WEIGHTS, Problem
 from sottovoce.problem.optimum import Ascent, GapError, dual_value, optimum
-from sottovoce.problem.regularisers import L1Ball, L2Ball, Separable, Simplex
+from sottovoce.problem.regularizers import L1Ball, L2Ball, Separable, Simplex
 from sottovoce.problem.shards import Shards
 
-SCALAR = sorted(name for name, loss in LOSSES.items() if loss.targets != "classes")
+SCALAR = sorted(name for name, loss in LOSSES.items() if loss.targets != "classes" and loss.conjugate_formula)
 CASES = {
     "l2": Separable(mu=0.02),
     "weak l2": Separable(mu=2e-4),
@@ -159,12 +159,12 @@ def test_certificate_holds(loss, h, seed, form, intercept):
 
 @pytest.mark.parametrize("name", ["l2", "l1", "elastic_net", "box"])
 @pytest.mark.parametrize("loss", ["hinge", "smoothed_hinge", "logistic", "absolute"])
-def test_slopes_solve_the_optimality_conditions(loss, name):
+def test_slopes_solve_the_optimality_conditions(loss, name, kkt_residual):
     loss = LOSSES.make(loss)
     X, y = data(loss)
     problem = pooled(loss, CASES[name], X, y)
     best = optimum(problem, gap=1e-10)
-    assert problem.kkt_residual(best.x, best.slopes) < 1e-4
+    assert kkt_residual(problem, best.x, best.slopes) < 1e-4
     # Fenchel–Young: each slope is a subgradient of the loss at its record's margin
     u = problem.shards.margins(best.x)
     slack = loss.value(u, y) + loss.conjugate(best.slopes, y) - best.slopes * u
@@ -187,7 +187,7 @@ def test_a_pass_climbs_and_keeps_its_sums(loss, h, form, intercept, kappa, seed)
     problem = pooled(loss, h, form(X), y, intercept)
     ascent = Ascent(problem, h, seed)
     x0 = np.clip(np.random.default_rng(seed).standard_normal(problem.shards.m), h.lo, h.hi)
-    ascent.centre_at(x0, kappa)
+    ascent.center_at(x0, kappa)
     height = ascent.inner_dual(ascent.s, ascent.z, ascent.x)
     for _ in range(4):
         ascent.advance(1, extrapolate=False)
@@ -270,7 +270,7 @@ def test_unsupported_regularisers_are_refused(h):
 def test_too_few_passes_are_reported(passes):
     loss = LOSSES.make("hinge")
     problem = pooled(loss, CASES["l1"], *data(loss))
-    with pytest.raises(GapError, match=rf"after {passes} passes, over the 1e-08 asked for; raise max_passes"):
+    with pytest.raises(GapError, match=rf"after {passes} passes, over the 1e-08 requested; raise max_passes"):
         optimum(problem, max_passes=passes)
     assert issubclass(GapError, SottovoceError)
 

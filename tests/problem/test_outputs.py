@@ -12,9 +12,9 @@ from scipy import sparse
 from sottovoce.errors import DataError, SpecError
 from sottovoce.problem.losses import LOSSES, SOFTMAX, Joint, lengths
 from sottovoce.problem.objective import Problem, clipped_mean
-from sottovoce.problem.regularisers import REGULARISERS
+from sottovoce.problem.regularizers import REGULARIZERS
 from sottovoce.problem.shards import Shards
-from sottovoce.run.build import make_lipschitz
+from sottovoce.run.plan import make_lipschitz
 from sottovoce.run.spec import AlgorithmSpec, Spec
 
 K = 4
@@ -114,7 +114,7 @@ def test_the_objective_written_out(loss, kind, make_shards):
     shards = make_shards(
         n=3, sizes=[3, 7, 20], outputs=3, intercept=0.5, kind=sparse.csr_array if kind == "csr" else np.asarray
     )
-    problem = Problem(loss, REGULARISERS.make("l2", mu=0.3), shards, outputs=3)
+    problem = Problem(loss, REGULARIZERS.make("l2", mu=0.3), shards, outputs=3)
     assert problem.m == 15
     x = np.random.default_rng(1).normal(size=15)
     X = shards.X.toarray() if kind == "csr" else shards.X
@@ -141,7 +141,7 @@ def test_no_record_moves_the_mean_by_more_than_the_clip(clip, seed, loss):
     def released(X, y):
         shards = Shards.of(X, y, np.array([0, 6]))
         return clipped_mean(
-            Problem(LOSSES.make(loss), REGULARISERS.make("l2", mu=1.0), shards, outputs=3), 0, at, None, 6, clip
+            Problem(LOSSES.make(loss), REGULARIZERS.make("l2", mu=1.0), shards, outputs=3), 0, at, None, 6, clip
         )
 
     base = released(X, y)
@@ -153,7 +153,7 @@ def test_no_record_moves_the_mean_by_more_than_the_clip(clip, seed, loss):
 
 def test_the_lipschitz_constant_counts_the_outputs():
     def L(loss, outputs, **more):
-        spec = Spec(AlgorithmSpec(rounds=1)).but(problem__loss=loss, problem__outputs=outputs, **more)
+        spec = Spec(AlgorithmSpec(rounds=1)).replace(problem__loss=loss, problem__outputs=outputs, **more)
         return make_lipschitz(spec)
 
     assert L("hinge", 1) == 1.0 and L("hinge", 9) == pytest.approx(3.0)
@@ -180,4 +180,4 @@ def test_the_lipschitz_constant_counts_the_outputs():
 def test_what_has_no_meaning_is_one_sentence(loss, outputs, y, error, words):
     shards = Shards.of(np.eye(3), np.array(y, dtype=float), np.array([0, 3]))
     with pytest.raises(error, match=words):
-        Problem(LOSSES.make(loss), REGULARISERS.make("l2", mu=1.0), shards, outputs=outputs)
+        Problem(LOSSES.make(loss), REGULARIZERS.make("l2", mu=1.0), shards, outputs=outputs)

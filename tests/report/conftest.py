@@ -19,7 +19,7 @@ def shards():
 
 @pytest.fixture(scope="session")
 def base():
-    return Spec(AlgorithmSpec(rounds=60, gamma="constant(1)"), seed=1).but(
+    return Spec(AlgorithmSpec(rounds=60, gamma="constant(1)"), seed=1).replace(
         problem__loss="logistic",
         problem__h="l2(0.01)",
         network__graph="ring",
@@ -35,7 +35,7 @@ def make(shards, base):
 
     def run(**changes):
         names = {"features": ("age", EVIL, "$$y$$", "age", "bmi", "x" * 300), "nodes": NODES, "classes": ("no", "yes")}
-        spec = base.but(**changes)
+        spec = base.replace(**changes)
         return solve(spec, shards, test=shards, f_star=0.2, execution=Execution(observations=10), **names)
 
     return run

@@ -7,7 +7,7 @@ import pytest
 
 from sottovoce import report
 from sottovoce.experiments.compare.page import write_page
-from sottovoce.experiments.compare.ranking import summarise
+from sottovoce.experiments.compare.ranking import summarize
 from sottovoce.experiments.compare.study import Study, compare
 from sottovoce.experiments.data import load
 from sottovoce.problem.losses import LOSSES
@@ -38,7 +38,7 @@ def compared(path):
     data = load("breast_cancer", loss=LOSSES.make("logistic"))
     settings = {"h": "l2(0.1)", "batch": 16, "epochs": 2.0}
     rows = compare(Study.of(data, ["dsgd", "dda"], settings, nodes=5, epsilons=(1.0, 2.0), seeds=2))
-    return write_page(path, rows, summarise(rows), {"objective": "<b>why</b>"})
+    return write_page(path, rows, summarize(rows), {"objective": "<b>why</b>"})
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def context(browser):
 
 @pytest.fixture(scope="module")
 def wrong():
-    """What pages complained about, ran though they should not, or asked a network for."""
+    """What pages complained about, ran though they should not, or requested a network for."""
     return []
 
 
@@ -81,7 +81,7 @@ def visit(pages, wrong):
 
 
 def figure(name, then):
-    """JavaScript that looks at the figure of this name, bound to `f`."""
+    """JavaScript that examines the figure of this name, bound to `f`."""
     return f"(() => {{ const f = Bokeh.documents[0].get_model_by_name({name!r}); return {then}; }})()"
 
 
@@ -130,7 +130,7 @@ def test_a_comparison_ranks_and_hides_a_budget(visit):
     assert page.evaluate(figure(name, "f.renderers.map(r => r.visible)")) == [True] * 4  # points and their intervals
     page.get_by_label("F(model) − F*", exact=True).get_by_text("ε = 2", exact=True).click()
     assert page.evaluate(figure(name, "f.renderers.map(r => r.visible)")) == [True, True, False, False]
-    assert page.locator("tbody tr").filter(has_text="dsgd").count() == 2
+    assert page.locator("tbody tr").filter(has_text="dsgd").count() == 3  # ranked at two ε, and cited
     assert page.get_by_text("<b>why</b>").count() == 1
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import DataError
-from sottovoce.figure import Curve, Figure, Panel
+from sottovoce.figure import Curve, Figure, Interval, Panel
 from sottovoce.network.graphs import GRAPHS, positions
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.report import burn_down, claims, curves, network, settings_of, statement, verdict, weights
@@ -41,9 +41,9 @@ class TestSettings:
         assert [s.label for s in settings] == ["ε = 0.5", "ε = 1", "Theorem 1 claiming 0.5", "no noise"]
 
     def test_settings_do_not_depend_on_the_order_of_results(self, several):
-        forth = {s.label: {id(r) for r in s.runs} for s in settings_of(several)}
+        transform = {s.label: {id(r) for r in s.runs} for s in settings_of(several)}
         back = {s.label: {id(r) for r in s.runs} for s in settings_of(several[::-1])}
-        assert forth == back
+        assert transform == back
 
     def test_more_words_only_where_fewer_do_not_tell_apart(self, make):
         runs = [make(), make(privacy__sampling="poisson(4)"), make(privacy__noise="none")]
@@ -60,12 +60,13 @@ class TestSettings:
         with pytest.raises(DataError, match="3 results but 1 labels"):
             settings_of(several[:3], ["a"])
 
-    def test_a_band_is_the_mean_and_the_range_over_seeds(self, several):
+    def test_a_band_is_the_mean_and_its_interval_over_seeds(self, several):
         setting = settings_of(several)[0]
         values = np.array([run.history["objective"] for run in setting.runs])
         band = setting.band("objective")
         assert np.allclose(band.mean, values.mean(axis=0)) and np.all(band.low <= band.high)
-        assert np.array_equal(band.low, values.min(axis=0)) and np.array_equal(band.high, values.max(axis=0))
+        found = [Interval.of(column) for column in values.T]
+        assert np.allclose(band.low, [one.low for one in found]) and np.allclose(band.high, [one.high for one in found])
 
     def test_a_long_history_is_thinned_but_keeps_its_ends(self, one):
         rows = [one.history.last | {"round": t} for t in range(1, 5001)]
@@ -201,8 +202,8 @@ class TestCurves:
         settings = settings_of(several)
         found = figures(curves(settings, ["objective"]))["objective"]
         assert list(lines(found)) == [s.label for s in settings]
-        colours = [r.glyph.line_color for r in found.renderers if type(r.glyph).__name__ == "Line"]
-        assert len(set(colours)) == len(settings)
+        colors = [r.glyph.line_color for r in found.renderers if type(r.glyph).__name__ == "Line"]
+        assert len(set(colors)) == len(settings)
         assert sum(type(r.glyph).__name__ == "VArea" for r in found.renderers) == 2  # those with several seeds
 
 

@@ -19,7 +19,7 @@ from sottovoce.report.guarantee import VERIFIED
 from sottovoce.run.result import History, Result
 from sottovoce.run.scale import Scale
 
-LARGEST = 3_000_000
+MAX_PAGE_BYTES = 3_000_000
 
 
 class Outline(HTMLParser):
@@ -73,7 +73,7 @@ def test_names_are_escaped(written):
 
 
 def test_reports_are_small(one, several, written, tmp_path):
-    assert all(len(text.encode()) < 0.6 * LARGEST for text in written)
+    assert all(len(text.encode()) < 0.6 * MAX_PAGE_BYTES for text in written)
     # 24 settings of 3 seeds with long histories, many nodes and many features
     rng = np.random.default_rng(0)
     n, m = 300, 50_000
@@ -97,9 +97,9 @@ def test_reports_are_small(one, several, written, tmp_path):
         history=History(rows),
         models=rng.normal(size=(2, m)),
     )
-    specs = [one.spec.but(privacy__noise=f"private({e})", seed=s) for e in range(1, 25) for s in range(3)]
+    specs = [one.spec.replace(privacy__noise=f"private({e})", seed=s) for e in range(1, 25) for s in range(3)]
     for results in (huge, [replace(huge, spec=spec) for spec in specs]):
-        assert report.write(results, tmp_path / "huge.html").stat().st_size < LARGEST
+        assert report.write(results, tmp_path / "huge.html").stat().st_size < MAX_PAGE_BYTES
 
 
 def visible(text):
@@ -114,7 +114,7 @@ def test_a_saved_run_is_drawn_as_it_was(one, written, tmp_path):
 
 
 def test_sizes_that_differ_are_ranges(one, tmp_path):
-    longer = replace(one, spec=one.spec.but(algorithm__rounds=1200))
+    longer = replace(one, spec=one.spec.replace(algorithm__rounds=1200))
     text = report.write([one, longer], tmp_path / "r.html").read_text("utf-8")
     assert "5 nodes, 200 records, 6 features, 60 to 1,200 rounds" in text
 
@@ -151,18 +151,20 @@ def test_a_report_says_when_and_which_class_is_positive(one, several, tmp_path):
     moved = replace(one, scale=Scale(threshold=0.25), environment={})
     text = visible(report.write(moved, tmp_path / "r.html").read_text("utf-8"))
     assert "0.25 or more answers 'yes'" in text and "run on" not in text
-    three = replace(one, classes=("a", "b", "c"), models=np.tile(one.models, 3), spec=one.spec.but(problem__outputs=3))
+    three = replace(
+        one, classes=("a", "b", "c"), models=np.tile(one.models, 3), spec=one.spec.replace(problem__outputs=3)
+    )
     assert "The largest of 3 scores answers: a, b, c." in report.write(three, tmp_path / "r.html").read_text("utf-8")
 
 
 def test_rows_over_the_bound_are_told_as_what_became_of_them(one, tmp_path):
-    def told(result):
+    def details(result):
         text = visible(report.write(result, tmp_path / "r.html").read_text("utf-8"))
         return re.search(r"a row over the bound</dt><dd>([^<]*)", text)[1]
 
-    assert told(one) == "refused"
-    assert told(replace(one, scale=Scale(bound=1.0))) == "scaled down to it"
-    assert told(replace(one, spec=one.spec.but(problem__on_violation="clip"))) == "its subgradient clipped"
+    assert details(one) == "refused"
+    assert details(replace(one, scale=Scale(bound=1.0))) == "scaled down to it"
+    assert details(replace(one, spec=one.spec.replace(problem__on_violation="clip"))) == "its subgradient clipped"
 
 
 def test_what_was_seen_of_a_run_with_a_guarantee_is_not_drawn(make, tmp_path):
@@ -222,8 +224,10 @@ class TestCommand:
         rng = np.random.default_rng(0)
         X = rng.uniform(-0.5, 0.5, size=(80, 2))
         data.write_text("a,b,y\n" + "\n".join(f"{a},{b},{int(a > b)}" for a, b in X))
-        few = ("--label", "y", "--nodes", 2, "--h", "l2:0.1")
-        code, text, err = sottovoce("train", data, *few, "--rounds", 5, "--out", tmp_path / "run", "--json")
+        few = ("--label", "y", "--nodes", 2, "--regularizer", "l2:0.1")
+        code, text, err = sottovoce(
+            "train", data, *few, "--classes", "0,1", "--rounds", 5, "--out", tmp_path / "run", "--json"
+        )
         assert code == 0, err
         assert json.loads(text)["report"] == str(tmp_path / "run" / "report.html")
         page = (tmp_path / "run" / "report.html").read_text("utf-8")

@@ -1,14 +1,17 @@
 """A run's folder: whole or refused, one release in it, and nothing in one with a guarantee that is not private."""
 
+import hashlib
+import io
 import json
 import os
 import re
+import zipfile
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -16,13 +19,25 @@ from sottovoce import solve
 from sottovoce.errors import DataError, SpecError
 from sottovoce.report import write
 from sottovoce.run.build import make_problem
-from sottovoce.run.result import HISTORY, MODEL, NOT_PRIVATE, OPEN_HISTORY, History, Result, write_atomically
+from sottovoce.run.result import (
+    EVALUATION,
+    HEAD,
+    HISTORY,
+    MODEL,
+    NOT_PRIVATE,
+    OPEN_HISTORY,
+    History,
+    Result,
+    _arrays,
+    belonging,
+    belonging_object,
+    write_atomically,
+)
 from sottovoce.run.scale import Scale
 from sottovoce.run.spec import AlgorithmSpec, Execution, Spec
 
-OLD = Path(__file__).parent.parent / "fixtures" / "v0.1"
-SPEC = Spec(AlgorithmSpec(rounds=30), seed=5).but(problem__h="l2(0.1)", privacy__noise="private(0.5)")
-SECRET = SPEC.but(seed=None)
+SPEC = Spec(AlgorithmSpec(rounds=30), seed=5).replace(problem__h="l2(0.1)", privacy__noise="private(0.5)")
+SECRET = SPEC.replace(seed=None)
 
 
 def numbers_in(folder):
@@ -41,13 +56,13 @@ def numbers_in(folder):
 
 def guessed(folder, spec, shards, record):
     """The label of one record, by an attacker who knows all else: whose objective is in the folder, if one is."""
-    model, told = Result.load(folder).model, numbers_in(folder)
+    model, details = Result.load(folder).model, numbers_in(folder)
     values = {}
     for label in (-1.0, 1.0):
         y = shards.y.copy()
         y[record] = label
         values[label] = make_problem(spec.problem, replace(shards, y=y)).value(model)
-    near = {label: np.nanmin(np.abs(told - value)) < 1e-12 for label, value in values.items()}
+    near = {label: np.nanmin(np.abs(details - value)) < 1e-12 for label, value in values.items()}
     return next((label for label in near if near[label] and not near[-label]), None)
 
 
@@ -67,25 +82,25 @@ def test_a_folder_with_a_guarantee_gives_no_label_away(make_shards, tmp_path):
 def test_a_folder_with_a_guarantee_does_not_tell_how_long_it_took(make_shards, tmp_path):
     """A record with very many entries takes longer than one with few: a difference that no noise covers."""
     shards, slow = make_shards(), {"seconds": 4711.25}
-    for spec, told in ((SECRET, False), (replace(SECRET, seed=1), True)):
+    for spec, details in ((SECRET, False), (replace(SECRET, seed=1), True)):
         result = solve(spec, shards)
-        assert result.environment["seconds"] >= 0  # for whoever started it, on the screen
+        assert ("seconds" in result.environment) == details
         late = replace(result, environment=result.environment | slow)
-        folder = late.save(tmp_path / str(told))
+        folder = late.save(tmp_path / str(details))
         write([late], folder / "report.html", "mine")
-        assert any("4711.25" in path.read_text() for path in folder.iterdir() if path.suffix != ".npz") == told
-        assert (Result.load(folder).environment == late.environment) == told
+        assert any("4711.25" in path.read_text() for path in folder.iterdir() if path.suffix != ".npz") == details
+        assert Result.load(folder).environment == late.environment
 
 
 def test_a_history_is_kept_where_it_may_be_or_under_its_own_name(make_shards, tmp_path):
     secret = solve(SECRET, make_shards())
     solve(SPEC, make_shards()).save(tmp_path / "simulated")
     secret.save(tmp_path / "secret")
-    secret.save(tmp_path / "asked", not_private_history=True)
+    secret.save(tmp_path / "requested", not_private_history=True)
     names = {folder.name: {path.name for path in folder.iterdir()} for folder in tmp_path.iterdir()}
     whole = {"result.json", MODEL}
-    assert names == {"simulated": {*whole, HISTORY}, "secret": whole, "asked": {*whole, OPEN_HISTORY}}
-    assert pq.read_schema(tmp_path / "asked" / OPEN_HISTORY).metadata[b"privacy"].decode() == NOT_PRIVATE
+    assert names == {"simulated": {*whole, HISTORY}, "secret": whole, "requested": {*whole, OPEN_HISTORY}}
+    assert pq.read_schema(tmp_path / "requested" / OPEN_HISTORY).metadata[b"privacy"].decode() == NOT_PRIVATE
     for name in names:  # and nothing needs it
         for file in (HISTORY, OPEN_HISTORY):
             (tmp_path / name / file).unlink(missing_ok=True)
@@ -94,17 +109,18 @@ def test_a_history_is_kept_where_it_may_be_or_under_its_own_name(make_shards, tm
         assert not len(loaded.history) and write([loaded], tmp_path / "page.html").exists()
 
 
-def test_folders_of_the_first_version_lose_their_history_only_by_name(tmp_path):
-    old = Result.load(OLD / "planned")
-    assert len(old.history) and old.scale == Scale()
-    saved = old.save(tmp_path / "new")
-    assert Result.load(saved) == old and json.loads((saved / "result.json").read_text())["format"] == 2
+def test_a_folder_of_version_0_1_is_refused(make_shards, tmp_path):
+    folder = solve(SPEC, make_shards()).save(tmp_path / "one")
+    head = json.loads((folder / "result.json").read_text())
+    (folder / "result.json").write_text(json.dumps(head | {"format": 1}))
+    with pytest.raises(DataError, match=r"was saved by sottovoce 0\.1, which this version does not read; make it anew"):
+        Result.load(folder)
 
 
 @pytest.mark.parametrize("file", [MODEL, "schema.toml", HISTORY])
 def test_a_file_that_was_changed_or_is_another_runs_is_refused(make_shards, tmp_path, file):
     folder = solve(SPEC, make_shards()).save(tmp_path / "one", beside={"schema.toml": b"row_norm = 1"})
-    other = solve(SPEC.but(seed=6), make_shards()).save(tmp_path / "two", beside={"schema.toml": b"row_norm = 2"})
+    other = solve(SPEC.replace(seed=6), make_shards()).save(tmp_path / "two", beside={"schema.toml": b"row_norm = 2"})
     Result.load(folder).verify()
     (folder / file).write_bytes((other / file).read_bytes())
     with pytest.raises(DataError, match="not the file that the result was saved with"):
@@ -195,7 +211,7 @@ def test_a_release_is_not_lost_by_accident(make_shards, tmp_path):
     simulated.save(tmp_path / "sim")
     solve(SPEC, shards).save(tmp_path / "sim")  # can be made again at any time
     with pytest.raises(SpecError, match="another one would take its place"):
-        solve(SPEC.but(seed=8), shards).save(tmp_path / "sim")
+        solve(SPEC.replace(seed=8), shards).save(tmp_path / "sim")
     (tmp_path / "sim" / "result.json").write_text("[]")
     with pytest.raises(SpecError, match="another one would take its place"):
         simulated.save(tmp_path / "sim")
@@ -249,3 +265,69 @@ def test_what_is_no_result_is_one_sentence(make_shards, tmp_path, name):
     with pytest.raises((DataError, SpecError)) as error:
         Result.load(folder)
     assert len(str(error.value).splitlines()) == 1
+
+
+# -- files that someone else wrote --
+
+
+@pytest.fixture
+def saved(make_shards, tmp_path):
+    return solve(SPEC, make_shards()).save(tmp_path / "saved", beside={"schema.toml": b"row_norm = 1"})
+
+
+def test_files_that_a_result_does_not_list_are_not_read(saved):
+    head = json.loads((saved / HEAD).read_text())
+    for name in ("schema.toml", HISTORY):
+        del head["files"][name]
+    (saved / HEAD).write_text(json.dumps(head))
+    assert belonging(saved, "schema.toml") is None and not len(Result.load(saved).history)
+    (saved / HISTORY).write_bytes(b"not even Parquet")
+    assert not len(Result.load(saved).history)
+
+
+@pytest.mark.parametrize("name", [MODEL, HEAD, "schema.toml", HISTORY])
+def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(saved, name):
+    (saved / name).unlink()
+    os.mkfifo(saved / name)
+    with pytest.raises(DataError):
+        Result.load(saved)
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b'{"a": ' + b"9" * 5000 + b"}", b"[1]", b"\xff"])
+def test_a_file_of_a_result_that_is_no_json_object_is_one_error(saved, content):
+    head = json.loads((saved / HEAD).read_text())
+    head["files"][EVALUATION] = hashlib.sha256(content).hexdigest()
+    (saved / EVALUATION).write_bytes(content)
+    (saved / HEAD).write_text(json.dumps(head))
+    with pytest.raises(DataError, match="holds no JSON object"):
+        belonging_object(saved, EVALUATION)
+
+
+def test_a_small_file_that_unpacks_to_gigabytes_is_refused(saved):
+    """256 MiB of zeros in 256 KiB: far more than noise can be packed."""
+    zeros = io.BytesIO()
+    with zipfile.ZipFile(zeros, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("models.npy", "w") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (1, 2**25)})
+        for _ in range(256):
+            file.write(bytes(2**20))
+    head = json.loads((saved / HEAD).read_text())
+    head["public"] |= {"n": 1, "m": 2**25}
+    head["files"][MODEL] = hashlib.sha256(zeros.getvalue()).hexdigest()
+    (saved / HEAD).write_text(json.dumps(head))
+    (saved / MODEL).write_bytes(zeros.getvalue())
+    assert len(zeros.getvalue()) < 2**19
+    with pytest.raises(DataError):
+        Result.load(saved)
+    with pytest.raises(ValueError, match="unpacks to far more"):
+        _arrays(saved / MODEL, head["public"])
+
+
+def test_a_history_with_more_cells_than_any_has_is_refused(saved):
+    ones = pa.DictionaryArray.from_arrays(pa.array(np.zeros(2**25, np.int8)), pa.array([1.0]))
+    pq.write_table(pa.table({"round": ones}), saved / HISTORY)
+    head = json.loads((saved / HEAD).read_text())
+    head["files"][HISTORY] = hashlib.sha256((saved / HISTORY).read_bytes()).hexdigest()
+    (saved / HEAD).write_text(json.dumps(head))
+    assert (saved / HISTORY).stat().st_size < 2**18
+    with pytest.raises(DataError, match="no readable result"):
+        Result.load(saved)

@@ -18,7 +18,7 @@ from sottovoce.errors import SpecError
 from sottovoce.network.schedule import Schedule
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.optimum import optimum
-from sottovoce.problem.regularisers import REGULARISERS
+from sottovoce.problem.regularizers import REGULARIZERS
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
 from sottovoce.run.spec import AlgorithmSpec, Spec
@@ -30,7 +30,7 @@ CONVEX = ("constant(1)", "sqrt(0.5)")
 def spec(rounds, steps=STRONG, h="l2(0.1)", **changes):
     a, gamma = steps
     base = Spec(AlgorithmSpec(rounds=rounds, a=a, gamma=gamma), seed=3)
-    return base.but(**{"problem__h": h, "network__activation": "edges(1)"} | changes)
+    return base.replace(**{"problem__h": h, "network__activation": "edges(1)"} | changes)
 
 
 def walk(job):
@@ -80,7 +80,7 @@ def test_law_2_fails_for_the_stale_x_of_line_8():
     half = np.full((2, 2), 0.5)
     x_at_3 = {}
     for primal in ("recompute", "as_written"):
-        method = DualAveraging(REGULARISERS.make("none"), steps, 0.5, np.ones(4), primal=primal)
+        method = DualAveraging(REGULARIZERS.make("none"), steps, 0.5, np.ones(4), primal=primal)
         state = method.start(4, 2)
         for t, nodes in ((1, np.array([0, 1])), (2, np.array([2, 3]))):
             done = method.step(
@@ -122,16 +122,16 @@ def test_law_3_lemma_5_holds_pathwise_for_any_comparator(steps, h, make_shards):
 
 def many(spec_, shards, seeds):
     for seed in range(seeds):
-        yield prepare(spec_.but(seed=seed), shards).job
+        yield prepare(spec_.replace(seed=seed), shards).job
 
 
 @pytest.mark.parametrize("sigma", [0.0, 0.6])
 def test_law_4_dual_disagreement_in_expectation(sigma, make_shards):
-    """E‖z̃‖² ≤ a²nι(L² + mσ²)/(1 − β)², and the sharper form of Lemma 4; also eqs. (18) and (19)."""
+    """E‖z̃‖² ≤ a²nι(L² + mσ²)/(1 − β)², and the sharper form of Lemma 5; also eqs. (18) and (19)."""
     shards, T, n, m = make_shards(), 25, 5, 4
     s = spec(T, network__activation="matching(2)", privacy__noise=f"gaussian({sigma})" if sigma else "none")
     public = prepare(s, shards).public
-    setting = bounds.Setting(L=1.0, m=m, n=n, iota=public["iota"], beta=public["beta"], mu=0.1, sigma=sigma)
+    setting = bounds.BoundInputs(L=1.0, m=m, n=n, iota=public["iota"], beta=public["beta"], mu=0.1, sigma=sigma)
     spread, gaps = [], []
     for job in many(s, shards, 60):
         z = reference.run(job, job.start(), 1, T - 1).z
@@ -145,8 +145,8 @@ def test_law_4_dual_disagreement_in_expectation(sigma, make_shards):
     assert E <= a * math.sqrt(n * iota) * (1 / (1 - beta) + math.sqrt(m) * sigma / math.sqrt(1 - beta**2))
     assert E >= 0.02 * a * math.sqrt(n * iota)  # a forgotten a_t or a double one would show
     steps = job.method.steps
-    assert np.mean(gaps) <= bounds.lemma4(setting, steps, T, "sharper") <= bounds.lemma4(setting, steps, T)
-    assert np.mean(np.square(gaps)) <= bounds.lemma4(setting, steps, T, squared=True)
+    assert np.mean(gaps) <= bounds.lemma5(setting, steps, T, "sharper") <= bounds.lemma5(setting, steps, T)
+    assert np.mean(np.square(gaps)) <= bounds.lemma5(setting, steps, T, squared=True)
 
 
 def auxiliary_average(job):
@@ -166,7 +166,7 @@ def test_laws_5_to_9_the_bounds_hold_in_expectation(steps, h, sigma, make_shards
     job, public = prepared.job, prepared.public
     best = optimum(job.problem, gap=1e-8)
     x_star = best.x
-    setting = bounds.Setting(
+    setting = bounds.BoundInputs(
         L=1.0, m=4, n=6, iota=public["iota"], beta=public["beta"], mu=job.problem.h.modulus, sigma=sigma,
         d_star=0.5 * float(x_star @ x_star),
     )  # fmt: skip
@@ -203,7 +203,7 @@ def test_law_7_the_printed_corollary_2_is_wrong_for_large_gamma():
     s = spec(100, ("constant(1)", "sqrt(100)"), "none", problem__loss="absolute", privacy__sampling="full")
     job = prepare(s, shards).job
     gap = job.problem.value(auxiliary_average(job))
-    setting = bounds.Setting(L=1.0, m=1, n=1, iota=1.0, beta=0.0, d_star=0.5)
+    setting = bounds.BoundInputs(L=1.0, m=1, n=1, iota=1.0, beta=0.0, d_star=0.5)
     M = setting.iota / 2  # one node: there is no consensus term
     assert gap == pytest.approx(0.935, abs=2e-3)
     assert (0.5 + 2 * M) / (100 * 10) < 0.01 < gap < (100**2 * 0.5 + 2 * M) / (100 * 10)
@@ -215,11 +215,11 @@ def test_the_noise_of_theorem_1_fills_the_corollaries():
     q, epsilon, delta0, T = 200, 0.7, 0.01, 5000
     base = {"L": 1.0, "m": 10, "n": 20, "iota": 0.1, "beta": 0.9733, "mu": 0.05, "d_star": 1.0}
     sigma = math.sqrt(32 * T * math.log(2 / delta0)) * 0.1 / (q * epsilon)
-    setting = bounds.Setting(**base, sigma=sigma)
+    setting = bounds.BoundInputs(**base, sigma=sigma)
     direct, filled = bounds.corollary3_objective(setting, T), bounds.corollary3_utility(setting, T, q, epsilon, delta0)
     assert direct <= filled <= 1.001 * direct
     assert filled < bounds.corollary3_utility(setting, T, q, epsilon, delta0, "printed")
-    convex = bounds.Setting(**base | {"mu": 0.0}, sigma=sigma)
+    convex = bounds.BoundInputs(**base | {"mu": 0.0}, sigma=sigma)
     direct, filled = (
         bounds.corollary4(convex, 0.3, T),
         bounds.corollary4_utility(convex, 0.3, T, q, epsilon, delta0),
@@ -251,7 +251,7 @@ def test_public_factors_act_after_the_noise(make_shards):
     """Uneven weights and a star: the released ζ is ĝ + ν with the accounted ν; the message carries a_t c_i ζ."""
     shards = make_shards(sizes=[4, 8, 12, 8, 8])
     base = spec(30, network__graph="star", network__correct=True, problem__weights="records")
-    noisy, quiet = (prepare(base.but(privacy__noise=n), shards).job for n in ("gaussian(0.5)", "none"))
+    noisy, quiet = (prepare(base.replace(privacy__noise=n), shards).job for n in ("gaussian(0.5)", "none"))
     assert np.ptp(noisy.method.scale) > 0.5
     for t in range(1, 31):
         nodes = noisy.schedule.nodes(t).astype(np.int64)
@@ -288,17 +288,17 @@ def test_one_node_is_centralised_dual_averaging(steps, h, make_shards):
     assert np.allclose(job.method.average(reference.run(job, job.start(), 1, 50), 50)[0], total / A, rtol=1e-10)
 
 
-class Relabelled:
+class Relabeled:
     """The draws of a job, for nodes that have been renamed by a permutation."""
 
     def __init__(self, draws, back):
-        self.inner, self.back = draws, back
+        self.inner, self.inverse_transform = draws, back
 
     def records(self, nodes, t):
-        return self.inner.records(self.back[nodes], t)
+        return self.inner.records(self.inverse_transform[nodes], t)
 
     def noise(self, nodes, t):
-        return self.inner.noise(self.back[nodes], t)
+        return self.inner.noise(self.inverse_transform[nodes], t)
 
 
 def test_relabelling_the_nodes_permutes_the_result(make_shards):
@@ -313,7 +313,7 @@ def test_relabelling_the_nodes_permutes_the_result(make_shards):
     old = job.schedule
     schedule = Schedule(5, old.starts, to[old.active].astype(np.int32), old.pattern, old.patterns)
     problem = Problem(job.problem.loss, job.problem.h, renamed)
-    other = Job(problem, job.method, schedule, job.release, Relabelled(job.draws, back))
+    other = Job(problem, job.method, schedule, job.release, Relabeled(job.draws, back))
     mine, theirs = reference.run(job, job.start(), 1, 60), reference.run(other, other.start(), 1, 60)
     assert np.allclose(mine.z[back], theirs.z, rtol=1e-12) and np.array_equal(mine.since[back], theirs.since)
     assert np.allclose(mine.total[back], theirs.total, rtol=1e-12)

@@ -17,25 +17,25 @@ from sottovoce.run.result import Result
 from sottovoce.run.spec import AlgorithmSpec, Execution, Spec
 
 MU, T = 0.1, 6000
-LONG = Spec(AlgorithmSpec(rounds=T, a="linear(1)", gamma="constant(0)"), seed=2).but(
+LONG = Spec(AlgorithmSpec(rounds=T, a="linear(1)", gamma="constant(0)"), seed=2).replace(
     problem__h=f"l2({MU})", problem__outputs=3
 )
-SHORT = Spec(AlgorithmSpec(rounds=60), seed=5).but(
+SHORT = Spec(AlgorithmSpec(rounds=60), seed=5).replace(
     problem__h="l2(0.1)", problem__outputs=3, problem__loss="softmax", privacy__noise="gaussian(0.2)"
 )
-FEW = Execution("compiled", 4)
+FEW_OBSERVATIONS = Execution("compiled", 4)
 
 
 @pytest.mark.parametrize("loss", ["softmax", "logistic", "hinge"])
 @pytest.mark.parametrize("people", [False, True])
 def test_reaches_the_certified_optimum_at_the_stated_rate(loss, people, make_shards):
     shards = make_shards(n=5, q=20, m=6, outputs=3, people=people)
-    spec = LONG.but(problem__loss=loss)
+    spec = LONG.replace(problem__loss=loss)
     best = optimum(make_problem(spec.problem, shards), gap=1e-9)
     prepared = prepare(spec, shards)
-    result = solve(spec, shards, f_star=best.value, execution=FEW)
+    result = solve(spec, shards, f_star=best.value, execution=FEW_OBSERVATIONS)
     public = prepared.public
-    setting = bounds.Setting(L=public["lipschitz"], m=18, n=5, iota=public["iota"], beta=public["beta"], mu=MU)
+    setting = bounds.BoundInputs(L=public["lipschitz"], m=18, n=5, iota=public["iota"], beta=public["beta"], mu=MU)
     assert np.mean(np.sum((result.models - best.x) ** 2, axis=1)) <= bounds.corollary1(setting, T)
     assert -1e-7 < result.history.last["suboptimality"] < 4e-3
     assert result.history.last["suboptimality"] < 0.03 * result.history["suboptimality"][0]
@@ -44,8 +44,8 @@ def test_reaches_the_certified_optimum_at_the_stated_rate(loss, people, make_sha
 def test_softmax_reaches_scikit_learn(make_shards):
     shards = make_shards(n=5, q=20, m=6, outputs=3)
     model = LogisticRegression(C=1 / (MU * 100), fit_intercept=False, tol=1e-12, max_iter=10**5).fit(shards.X, shards.y)
-    spec = LONG.but(problem__loss="softmax", network__activation="everyone", privacy__sampling="full")
-    result = solve(spec.but(algorithm__rounds=2000), shards, execution=FEW)
+    spec = LONG.replace(problem__loss="softmax", network__activation="everyone", privacy__sampling="full")
+    result = solve(spec.replace(algorithm__rounds=2000), shards, execution=FEW_OBSERVATIONS)
     assert np.allclose(result.coef, model.coef_, atol=2e-3)
     assert np.mean(result.predict(shards.X) == model.predict(shards.X)) > 0.98
 
@@ -54,7 +54,9 @@ def test_softmax_reaches_scikit_learn(make_shards):
 @pytest.mark.parametrize("classes", [None, ("ash", "birch", "cedar")])
 def test_models_have_a_row_for_each_class_and_survive_saving(intercept, classes, make_shards, tmp_path):
     shards, test = make_shards(outputs=3), make_shards(n=1, q=30, seed=9, outputs=3)
-    result = solve(SHORT.but(problem__intercept=intercept), shards, test=test, execution=FEW, classes=classes)
+    result = solve(
+        SHORT.replace(problem__intercept=intercept), shards, test=test, execution=FEW_OBSERVATIONS, classes=classes
+    )
     assert result.coef.shape == (3, 4) and result.intercept.shape == (3,)
     assert result.models.shape == (5, 3 * (4 + (intercept > 0))) and result.public["m"] == result.models.shape[1]
     decision = shards.X @ result.coef.T + result.intercept
@@ -75,7 +77,7 @@ def test_models_have_a_row_for_each_class_and_survive_saving(intercept, classes,
 def test_test_data_gets_the_intercept_too(make_shards):
     """One output as well: the intercept's column belongs to the problem, not to the records."""
     shards, test = make_shards(), make_shards(n=1, q=30, seed=9)
-    result = solve(SHORT.but(problem__loss="hinge", problem__outputs=1, problem__intercept=1.0), shards, test=test)
+    result = solve(SHORT.replace(problem__loss="hinge", problem__outputs=1, problem__intercept=1.0), shards, test=test)
     assert result.history.last["test_accuracy"] == np.mean(np.sign(result.decide(test.X)) == test.y)
 
 
@@ -102,11 +104,11 @@ def test_interrupted_and_swept_runs_are_the_same_runs(people, make_shards, tmp_p
     resumed = solve(SHORT, shards, execution=how, checkpoint=tmp_path)
     whole = solve(SHORT, shards, execution=how)
     assert np.array_equal(resumed.models, whole.models)
-    louder = SHORT.but(privacy__noise="gaussian(0.4)")
+    louder = SHORT.replace(privacy__noise="gaussian(0.4)")
     for found, spec in zip(sweep([SHORT, louder], shards, execution=how), (SHORT, louder), strict=True):
         assert np.array_equal(found.models, solve(spec, shards, execution=how).models)
     if people:
-        other = Shards.of(shards.X, shards.y, np.arange(0, 81, 16), units=np.arange(80) // 2)
+        other = Shards.of(shards.X, shards.y, np.arange(0, 81, 16), user_ids=np.arange(80) // 2)
         with pytest.raises(SpecError, match="another run or other data"):
             solve(SHORT, other, execution=how, checkpoint=tmp_path)
 
@@ -114,9 +116,9 @@ def test_interrupted_and_swept_runs_are_the_same_runs(people, make_shards, tmp_p
 def test_people_are_counted_and_named_everywhere(make_shards):
     """q_i, batches, rates, noise and epochs are of people; the same noise for as many records says record."""
     shards = make_shards(q=10, people=True)
-    spec = SHORT.but(problem__loss="hinge", problem__outputs=1, privacy__noise="private(1.0)")
-    spec = spec.but(privacy__sampling="poisson(4)")
-    result = solve(spec, shards, execution=FEW)
+    spec = SHORT.replace(problem__loss="hinge", problem__outputs=1, privacy__noise="private(1.0)")
+    spec = spec.replace(privacy__sampling="poisson(4)")
+    result = solve(spec, shards, execution=FEW_OBSERVATIONS)
     statement = result.statement
     assert (
         statement.unit == "one person" and "person" in statement.verdict() and "several nodes" in statement.paragraph()
@@ -124,15 +126,15 @@ def test_people_are_counted_and_named_everywhere(make_shards):
     assert result.public["records"] == [10] * 5 and all(group.event.records == 10 for group in statement.groups)
     assert result.history.last["epoch"] == pytest.approx(sum(result.public["participations"]) * 4 / 50)
     statement.verify()
-    records = solve(spec, make_shards(q=10), execution=FEW).statement
+    records = solve(spec, make_shards(q=10), execution=FEW_OBSERVATIONS).statement
     assert records.unit == "one record" and records.epsilon == statement.epsilon and records.groups == statement.groups
     with pytest.raises(SpecError, match="11 records needs nodes with at least as many, but one has 10"):
-        prepare(spec.but(privacy__sampling="poisson(11)"), shards)
+        prepare(spec.replace(privacy__sampling="poisson(11)"), shards)
 
 
 def test_people_at_two_nodes_are_two_units(make_shards):
     shards = make_shards(n=2, q=4)
-    twice = Shards.of(shards.X, shards.y, shards.offsets, units=[1, 2, 3, 4, 1, 2, 3, 4])
+    twice = Shards.of(shards.X, shards.y, shards.offsets, user_ids=[1, 2, 3, 4, 1, 2, 3, 4])
     assert twice.sizes.tolist() == [4, 4] and twice.starts is None
 
 
@@ -143,12 +145,12 @@ def test_mnist_by_gossip():
         pytest.skip(f"mnist is not in {VARIABLE}")
     train, test = load_real("mnist"), load_real("mnist.t")
     X, y = unit_rows(train.X[:6000]), train.y[:6000]
-    shards = Shards.of(X, y, even(6000, 10)[0], units=np.arange(6000) % 100)
+    shards = Shards.of(X, y, even(6000, 10)[0], user_ids=np.arange(6000) % 100)
     assert shards.sizes.tolist() == [100] * 10
-    spec = Spec(AlgorithmSpec(rounds=60, gamma="constant(1)"), seed=1).but(
+    spec = Spec(AlgorithmSpec(rounds=60, gamma="constant(1)"), seed=1).replace(
         problem__loss="softmax", problem__outputs=10, problem__h="l2(0.001)", problem__intercept=1.0
     )
-    spec = spec.but(network__activation="everyone", privacy__sampling="full")
+    spec = spec.replace(network__activation="everyone", privacy__sampling="full")
     held_out = Shards.of(unit_rows(test.X), test.y, np.array([0, 10000]))
     result = solve(spec, shards, test=held_out, execution=Execution("compiled", 1))
     assert result.history.last["test_accuracy"] > 0.82

@@ -11,14 +11,15 @@ import pytest
 from sottovoce import solve
 from sottovoce.errors import DataError, NetworkError, PrivacyError, SpecError
 from sottovoce.problem.optimum import optimum
-from sottovoce.problem.regularisers import Euclidean
-from sottovoce.run.build import prepare, renoised, rounds_for_epochs
+from sottovoce.problem.regularizers import Euclidean
+from sottovoce.run.build import prepare, reuse_with_noise
+from sottovoce.run.plan import rounds_for_epochs
 from sottovoce.run.presets import PRESETS
 from sottovoce.run.result import COLUMNS, NOT_PRIVATE, Result
 from sottovoce.run.solve import observation_rounds
 from sottovoce.run.spec import AlgorithmSpec, Execution, Spec
 
-SPEC = Spec(AlgorithmSpec(rounds=120), seed=5).but(problem__h="l2(0.1)", privacy__noise="gaussian(0.2)")
+SPEC = Spec(AlgorithmSpec(rounds=120), seed=5).replace(problem__h="l2(0.1)", privacy__noise="gaussian(0.2)")
 
 
 def run(spec, shards, **more):
@@ -30,8 +31,8 @@ def test_a_seed_reproduces_and_the_engine_does_not_matter(make_shards):
     a, b = run(SPEC, shards), solve(SPEC, shards, execution=Execution("nodes", 3))
     assert np.array_equal(a.models, run(SPEC, shards).models)
     assert np.allclose(a.models, b.models, rtol=1e-12)
-    assert not np.allclose(a.models, run(SPEC.but(seed=6), shards).models)
-    unseeded = run(SPEC.but(seed=None), shards)
+    assert not np.allclose(a.models, run(SPEC.replace(seed=6), shards).models)
+    unseeded = run(SPEC.replace(seed=None), shards)
     assert not np.allclose(a.models, unseeded.models)
     assert a.statement.simulation and not unseeded.statement.simulation
 
@@ -103,7 +104,7 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(make_shards, tmp_
 def test_a_checkpoint_of_another_run_is_refused(make_shards, tmp_path):
     run(SPEC, make_shards(), checkpoint=tmp_path)
     with pytest.raises(SpecError, match="belongs to another run"):
-        run(SPEC.but(seed=6), make_shards(), checkpoint=tmp_path)
+        run(SPEC.replace(seed=6), make_shards(), checkpoint=tmp_path)
     with pytest.raises(SpecError, match="belongs to another run"):
         run(SPEC, make_shards(sizes=[7, 9, 8, 8, 8]), checkpoint=tmp_path)
     other = make_shards()
@@ -111,7 +112,7 @@ def test_a_checkpoint_of_another_run_is_refused(make_shards, tmp_path):
     with pytest.raises(SpecError, match="belongs to another run"):
         run(SPEC, other, checkpoint=tmp_path)
     with pytest.raises(SpecError, match="cannot be resumed"):
-        run(SPEC.but(seed=None), make_shards(), checkpoint=tmp_path / "new")
+        run(SPEC.replace(seed=None), make_shards(), checkpoint=tmp_path / "new")
     (tmp_path / "checkpoint.npz").write_bytes(b"half a file")
     with pytest.raises(DataError, match="no readable checkpoint"):
         run(SPEC, make_shards(), checkpoint=tmp_path)
@@ -121,7 +122,7 @@ BAD = [
     ({"problem__loss": "hinges"}, SpecError, "no loss 'hinges'"),
     ({"problem__loss": "huber(1, 2)"}, SpecError, "malformed; write huber.threshold=1.0."),
     ({"problem__loss": "squared"}, PrivacyError, "no bound; give a clip"),
-    ({"problem__h": "l9(1)"}, SpecError, "no regulariser 'l9'"),
+    ({"problem__h": "l9(1)"}, SpecError, "no regularizer 'l9'"),
     ({"problem__h": "none", "algorithm__gamma": "constant(0)"}, SpecError, "needs a strongly convex h"),
     ({"problem__weights": "people"}, SpecError, "no weights of nodes 'people'; write one of nodes, records"),
     ({"problem__row_norm": 0.5}, DataError, "over the public bound 0.5"),
@@ -161,12 +162,12 @@ BAD = [
 @pytest.mark.parametrize(("changes", "error", "words"), BAD, ids=lambda v: str(v)[:40])
 def test_what_makes_no_sense_is_refused_before_any_work(changes, error, words, make_shards):
     with pytest.raises(error, match=words):
-        solve(SPEC.but(**changes), make_shards())
+        solve(SPEC.replace(**changes), make_shards())
 
 
 def test_rows_over_the_bound_can_be_clipped_instead(make_shards):
     shards = make_shards()
-    spec = SPEC.but(problem__row_norm=0.5, problem__on_violation="clip", privacy__noise="none")
+    spec = SPEC.replace(problem__row_norm=0.5, problem__on_violation="clip", privacy__noise="none")
     prepared = prepare(spec, shards)
     assert prepared.public["lipschitz"] == 0.5 and np.max(shards.norms) > 0.5
     from sottovoce.engine import reference
@@ -177,7 +178,7 @@ def test_rows_over_the_bound_can_be_clipped_instead(make_shards):
 
 def test_lipschitz_constant_counts_the_intercept_and_the_clip(make_shards):
     def L(**changes):
-        return prepare(SPEC.but(**changes), make_shards()).public["lipschitz"]
+        return prepare(SPEC.replace(**changes), make_shards()).public["lipschitz"]
 
     assert L() == 1.0
     assert L(problem__intercept=2.0) == pytest.approx(math.sqrt(5))
@@ -194,7 +195,7 @@ def test_every_run_ends_with_its_statement(make_shards):
         "private(0.7)": ("differential privacy against 'transcript'", True),
     }
     for noise, (words, private) in wanted.items():
-        result = run(SPEC.but(privacy__noise=noise, algorithm__rounds=40), make_shards())
+        result = run(SPEC.replace(privacy__noise=noise, algorithm__rounds=40), make_shards())
         s = result.statement
         assert words in s.verdict() and s.private is private
         assert s.adversary == "transcript" and s.adjacency == "replace one record of one node" and s.delta == 1e-5
@@ -208,7 +209,7 @@ def test_every_run_ends_with_its_statement(make_shards):
 
 def test_private_noise_is_what_was_asked_for_every_node(make_shards):
     shards = make_shards(sizes=[4, 8, 12, 8, 8])
-    spec = SPEC.but(privacy__noise="private(1.0)", privacy__delta=1e-4)
+    spec = SPEC.replace(privacy__noise="private(1.0)", privacy__delta=1e-4)
     prepared = prepare(spec, shards)
     assert prepared.statement.delta == 1e-4 and 0.99 < prepared.statement.epsilon <= 1.0
     sigma = dict(zip(shards.sizes.tolist(), prepared.job.release.sigma, strict=True))
@@ -217,7 +218,7 @@ def test_private_noise_is_what_was_asked_for_every_node(make_shards):
 
 def test_uneven_nodes_get_their_own_noise_and_weight(make_shards):
     shards = make_shards(sizes=[4, 8, 12, 8, 8])
-    prepared = prepare(SPEC.but(privacy__noise="theorem1(0.5)", problem__weights="records"), shards)
+    prepared = prepare(SPEC.replace(privacy__noise="theorem1(0.5)", problem__weights="records"), shards)
     sigma = np.array(prepared.job.release.sigma)
     assert np.allclose(sigma * shards.sizes, sigma[0] * 4)
     assert np.allclose(prepared.job.method.scale, shards.sizes / 8)
@@ -225,14 +226,14 @@ def test_uneven_nodes_get_their_own_noise_and_weight(make_shards):
 
 
 def test_uneven_activation_is_corrected_when_asked(make_shards):
-    job = prepare(SPEC.but(network__graph="star", network__correct=True), make_shards()).job
+    job = prepare(SPEC.replace(network__graph="star", network__correct=True), make_shards()).job
     iota = np.array([1.0, 0.25, 0.25, 0.25, 0.25])
     assert job.method.iota == pytest.approx(iota.mean()) and np.allclose(job.method.scale, iota.mean() / iota)
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_run(name, make_shards):
-    spec = PRESETS.make(name)(30).but(seed=1)
+    spec = PRESETS.make(name)(30).replace(seed=1)
     assert run(spec, make_shards(q=70)).models.shape == (5, 4)
     if name in ("liu2022", "conventional-dda"):
         assert prepare(spec, make_shards()).public["iota"] == 1.0
@@ -241,7 +242,7 @@ def test_presets_run(name, make_shards):
 def test_conventional_dda_is_the_papers_equation(make_shards):
     """Eqs. (2)-(3) written out: a_t = 1, everyone, W(z + g), t·h."""
     shards = make_shards(n=4, q=6)
-    spec = PRESETS.make("conventional-dda")(40).but(
+    spec = PRESETS.make("conventional-dda")(40).replace(
         seed=1, network__graph="ring", problem__h="l1(0.05)", algorithm__gamma="sqrt(0.5)", privacy__sampling="full"
     )
     job = prepare(spec, shards).job
@@ -260,10 +261,10 @@ def test_conventional_dda_is_the_papers_equation(make_shards):
 def test_epochs_become_rounds():
     spec = Spec(AlgorithmSpec(rounds=1))
     assert rounds_for_epochs(spec, np.full(20, 20000), 3) == 600_000
-    assert rounds_for_epochs(spec.but(network__activation="matching(2)"), np.full(20, 20000), 3) == 300_000
-    assert rounds_for_epochs(spec.but(network__activation="everyone"), np.full(20, 20000), 3) == 60_000
-    assert rounds_for_epochs(spec.but(privacy__sampling="poisson(100)"), np.full(20, 20000), 3) == 6_000
-    assert rounds_for_epochs(spec.but(privacy__sampling="full"), np.full(20, 50), 3) == 30
+    assert rounds_for_epochs(spec.replace(network__activation="matching(2)"), np.full(20, 20000), 3) == 300_000
+    assert rounds_for_epochs(spec.replace(network__activation="everyone"), np.full(20, 20000), 3) == 60_000
+    assert rounds_for_epochs(spec.replace(privacy__sampling="poisson(100)"), np.full(20, 20000), 3) == 6_000
+    assert rounds_for_epochs(spec.replace(privacy__sampling="full"), np.full(20, 50), 3) == 30
 
 
 def test_where_the_run_is_looked_at():
@@ -271,7 +272,7 @@ def test_where_the_run_is_looked_at():
         for count in (1, 2, 5, 40):
             rounds = observation_rounds(T, count)
             assert rounds[-1] == T and rounds[0] >= 1 and len(rounds) <= max(count, 1) and np.all(np.diff(rounds) > 0)
-    with pytest.raises(SpecError, match="at least once"):
+    with pytest.raises(SpecError, match="at least one evaluation"):
         observation_rounds(5, 0)
 
 
@@ -280,11 +281,11 @@ def test_spec_round_trip_refuses_unknown_fields():
     data["network"]["colour"] = "blue"
     with pytest.raises(SpecError, match="colour missing or unknown"):
         Spec.from_dict(data)
-    centred = SPEC.but(algorithm__distance=Euclidean((1.0, 2.0)))
-    assert Spec.from_json(centred.to_json()) == centred
+    centered = SPEC.replace(algorithm__distance=Euclidean((1.0, 2.0)))
+    assert Spec.from_json(centered.to_json()) == centered
     old = SPEC.to_dict()
     old["algorithm"] |= {"distance": "euclidean", "centre": [1.0, 2.0]}  # as version 0.1 wrote it
-    assert Spec.from_dict(old) == centred
+    assert Spec.from_dict(old) == centered
 
 
 def test_unknown_engine(make_shards):
@@ -298,18 +299,21 @@ def test_another_noise_is_what_a_run_prepared_with_it_has(noise, law, make_shard
     """Sharing problem, schedule and method changes no number; what is not the same but for noise is not shared."""
     shards = make_shards(sizes=[6, 9, 9, 12, 6])
     adversary = "secret_pairs" if law.startswith("pairs") else "transcript"
-    base = Spec(AlgorithmSpec(30, a="constant(1)", gamma="sqrt(0.5)"), seed=4).but(
+    base = Spec(AlgorithmSpec(30, a="constant(1)", gamma="sqrt(0.5)"), seed=4).replace(
         network__activation="everyone",
         privacy__sampling="poisson(2)",
         privacy__law=law,
         privacy__adversary=adversary,
         privacy__noise="gaussian(1)",
     )
-    first, wanted = prepare(base, shards), base.but(privacy__noise=noise)
-    found, expected = renoised(first, wanted), prepare(wanted, shards)
+    first, wanted = prepare(base, shards), base.replace(privacy__noise=noise)
+    found, expected = reuse_with_noise(first, wanted), prepare(wanted, shards)
     assert found.spec == wanted and found.public == expected.public
     assert found.job.release.sigma == expected.job.release.sigma and found.job.method is first.job.method
     assert found.statement == expected.statement
     nodes, t = np.arange(5), np.full(5, 3)
     assert np.array_equal(found.job.draws.noise(nodes, t), expected.job.draws.noise(nodes, t))
-    assert renoised(first, wanted.but(seed=5)) is None and renoised(first, wanted.but(privacy__clip=0.5)) is None
+    assert (
+        reuse_with_noise(first, wanted.replace(seed=5)) is None
+        and reuse_with_noise(first, wanted.replace(privacy__clip=0.5)) is None
+    )

@@ -6,7 +6,7 @@ import numpy as np
 from flint import arb, ctx
 
 from sottovoce.secure.grids import GridRows
-from sottovoce.secure.noise import Law, Noise
+from sottovoce.secure.noise import Noise, NoiseKind
 from sottovoce.secure.sums import truncated
 
 LEVELS = 8  # continuations that are read at once: more than 500 bits of every uniform
@@ -22,14 +22,14 @@ def releases(noise: Noise, sums, sum_grid: float):
     ]
     with ctx.workprec(1024):
         for row in range(len(out)):
-            sources = [
+            noise_terms = [
                 (levels, place, layer.scales[place])
                 for levels, layer in words
                 for place in np.flatnonzero(layer.rows == row).tolist()
             ]
             for j in range(noise.m):
                 total = _ball(Fraction(int(sums[row][j])) * Fraction(sum_grid))
-                for levels, place, scale in sources:
+                for levels, place, scale in noise_terms:
                     total += arb(float(scale)) * _unit(noise.law, blocks, levels, place, j)
                 n = (total / arb(float(noise.grids[row])) + arb(0.5)).floor().unique_fmpz()
                 assert n is not None, "not even 500 bits decide"
@@ -41,17 +41,17 @@ def _ball(value: Fraction):
     return arb(value.numerator) / value.denominator
 
 
-def _unit(law: Law, blocks: int, levels, place: int, j: int):
-    block = j % blocks if law is Law.GAUSSIAN else j
+def _unit(law: NoiseKind, blocks: int, levels, place: int, j: int):
+    block = j % blocks if law is NoiseKind.GAUSSIAN else j
     first, second = levels[0][place, block].tolist()
-    split = {Law.GAUSSIAN: 16, Law.LAPLACE: 63}[law]
+    split = {NoiseKind.GAUSSIAN: 16, NoiseKind.LAPLACE: 63}[law]
     u, v = (first << split) + second % 2**split, second >> split
     bits, turns = 64 + split, 64 - split
     for level in levels[1:]:
         one, other = level[place, block].tolist()
         u, v, bits, turns = (u << 64) + one, (v << 64) + other, bits + 64, turns + 64
     u, top = arb(u) / arb(2) ** bits, v >> (turns - 1)
-    if law is Law.LAPLACE:
+    if law is NoiseKind.LAPLACE:
         return (1 - 2 * top) * -u.log()
     angle = arb.pi() * 2 * (arb(v) / arb(2) ** turns)
     return (-2 * u.log()).sqrt() * (angle.sin() if j >= blocks else angle.cos())

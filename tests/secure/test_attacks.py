@@ -9,7 +9,7 @@ from sottovoce.privacy.calibration import single
 from sottovoce.secure.functions import logistic_slope
 from sottovoce.secure.generator import Purpose, fresh, generators
 from sottovoce.secure.grids import choose_grids, on_grid
-from sottovoce.secure.noise import Law, Layer, Noise, release_grid
+from sottovoce.secure.noise import Layer, Noise, NoiseKind, release_grid
 from sottovoce.secure.sums import clipped_sum
 from sottovoce.streams import Streams
 
@@ -142,7 +142,7 @@ def test_rows_in_other_places_have_other_margins_in_floats_and_the_same_on_the_g
 
 
 def test_at_the_kink_of_a_hinge_a_record_contributes_the_same_wherever_it_stands():
-    """Margins exactly at the kink, in whole numbers: the slope is all or nothing, and depends on no neighbour."""
+    """Margins exactly at the kink, in whole numbers: the slope is all or nothing, and depends on no neighbor."""
     rng = np.random.default_rng(0)
     n, m = 400, 64
     X = rng.normal(size=(n, m)) / 10
@@ -174,7 +174,7 @@ def test_the_tail_excludes_nobody():
     assert attacks.tail(message, candidates, sigma, largest) is None
 
 
-@pytest.mark.parametrize("law", list(Law), ids=lambda law: law.name.lower())
+@pytest.mark.parametrize("law", list(NoiseKind), ids=lambda law: law.name.lower())
 def test_an_old_secret_beside_a_new_ledger_replays_nothing(law):
     """Were the noise of two releases the same, their difference would be that of the sums."""
     secret, run = bytes(range(32)), b"the same plan"

@@ -1,4 +1,4 @@
-"""What somebody who was sent out to break it found, each as it was: none of it may come back."""
+"""What someone who was sent out to break it found, each as it was: none of it may come back."""
 
 import json
 
@@ -9,18 +9,18 @@ from scipy import sparse
 from sottovoce import AlgorithmSpec, PrivateClassifier, Result, Shards, Spec, solve
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.estimators.base import owners
-from sottovoce.node.entropy import own_keys
+from sottovoce.node.keys import own_keys
 from sottovoce.run.build import prepare
 from sottovoce.secure.generator import Purpose
 from sottovoce.secure.grids import choose_grids, on_grid
 
 
 def test_one_persons_rows_decide_nobody_elses_node():
-    """Dealt by first appearance, a visit more in row 0 shifted everybody to the next node: 40 of 40 guesses right."""
+    """Partitioned by first appearance, one more visit in row 0 moved everybody by a node: 40 of 40 guesses right."""
     others = [f"p{k:02}" for k in range(12)]
     nodes = []
     for ids in (["p99", *others, "p99"], [*others, "p99"], [*others[:5], "p99", *others[5:]], [*others[::-1], "p99"]):
-        offsets, order, _ = owners(len(ids), None, 2, np.array(ids))
+        offsets, order, _ = owners(len(ids), None, 2, np.array(ids), seeded=True)
         rows = np.arange(len(ids)) if order is None else order
         mine = {ids[r]: int(np.searchsorted(offsets, place, side="right")) - 1 for place, r in enumerate(rows)}
         nodes.append({name: mine[name] for name in others})
@@ -33,25 +33,25 @@ def test_people_are_dealt_out_in_simulations_only():
     rng = np.random.default_rng(0)
     X, y, ids = rng.uniform(-0.5, 0.5, (400, 2)), np.arange(400) % 2, np.arange(400) // 2
     settings = {"row_norm": 1.0, "classes": [0, 1], "rounds": 5}
-    with pytest.raises(SpecError, match="people cannot be dealt out to simulated nodes"):
-        PrivateClassifier(5.0, n_nodes=2, **settings).fit(X, y, units=ids)
-    PrivateClassifier(5.0, n_nodes=2, random_state=0, **settings).fit(X, y, units=ids)
-    PrivateClassifier(5.0, **settings).fit(X, y, units=ids)
-    PrivateClassifier(5.0, **settings).fit(X, y, nodes=ids % 2, units=ids)
+    with pytest.raises(SpecError, match="people cannot be partitioned over 2 simulated nodes"):
+        PrivateClassifier(5.0, n_nodes=2, **settings).fit(X, y, user_ids=ids)
+    PrivateClassifier(5.0, n_nodes=2, random_state=0, **settings).fit(X, y, user_ids=ids)
+    PrivateClassifier(5.0, **settings).fit(X, y, user_ids=ids)
+    PrivateClassifier(5.0, **settings).fit(X, y, nodes=ids % 2, user_ids=ids)
 
 
 def test_people_in_the_order_of_their_rows_are_refused():
     """Without its first row a person moved everybody else to another batch: printed 0.5, true at least 10."""
-    shards = Shards.of(np.eye(6), np.ones(6), np.array([0, 6]), units=np.array([0, 0, 1, 2, 3, 4]))
-    spec = Spec(AlgorithmSpec(5), seed=1).but(privacy__sampling="cyclic(1)", privacy__noise="private(1)")
+    shards = Shards.of(np.eye(6), np.ones(6), np.array([0, 6]), user_ids=np.array([0, 0, 1, 2, 3, 4]))
+    spec = Spec(AlgorithmSpec(5), seed=1).replace(privacy__sampling="cyclic(1)", privacy__noise="private(1)")
     with pytest.raises(PrivacyError, match="one person moves all others"):
         prepare(spec, shards)
-    prepare(spec.but(privacy__sampling="poisson(2)"), shards)
+    prepare(spec.replace(privacy__sampling="poisson(2)"), shards)
 
 
 def test_a_schedule_that_nobody_can_draw_again_is_not_verified(make_shards, tmp_path):
     """With the schedule's seed taken out, every K_i could be written anew: 2.59 became a verified 1.95."""
-    spec = Spec(AlgorithmSpec(40)).but(privacy__noise="gaussian(0.5)")
+    spec = Spec(AlgorithmSpec(40)).replace(privacy__noise="gaussian(0.5)")
     folder = solve(spec, make_shards(n=5)).save(tmp_path / "run")
     Result.load(folder).verify()
     saved = json.loads((folder / "result.json").read_text())

@@ -9,9 +9,9 @@ import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sottovoce._native import put_on_grid
 from sottovoce.errors import DataError, PrivacyError
 from sottovoce.secure import grids as module
-from sottovoce.secure.compiled import put_on_grid
 from sottovoce.secure.grids import choose_grids, on_grid
 
 positive = st.floats(1e-6, 1e6)

@@ -7,13 +7,13 @@ from laws import cells_of, counted, expected, p_value
 from scipy import stats
 
 from sottovoce.secure.generator import Generator
-from sottovoce.secure.noise import Law, Layer, Noise
+from sottovoce.secure.noise import Layer, Noise, NoiseKind
 
 FINE = 2.0**-41
 TEN_MILLION = 10**7
 
 
-def drawn(generator, count, scale, law=Law.GAUSSIAN, m=2000, first=0, compiled=True, sums=0):
+def drawn(generator, count, scale, law=NoiseKind.GAUSSIAN, m=2000, first=0, compiled=True, sums=0):
     """Rounded noise on the whole numbers, (releases, m), in stretches that fit the cache."""
     left = count // m
     while left:
@@ -25,15 +25,15 @@ def drawn(generator, count, scale, law=Law.GAUSSIAN, m=2000, first=0, compiled=T
         first, left = first + rows, left - rows
 
 
-def together(generator, count, scale, cells, law=Law.GAUSSIAN, **more):
+def jointly_drawn(generator, count, scale, cells, law=NoiseKind.GAUSSIAN, **more):
     return sum(counted(values, cells) for values in drawn(generator, count, scale, law, **more))
 
 
-@pytest.mark.parametrize("law", list(Law), ids=lambda law: law.name.lower())
+@pytest.mark.parametrize("law", list(NoiseKind), ids=lambda law: law.name.lower())
 def test_ten_million_draws_have_the_law_also_in_the_tail(generator, law):
     name, scale = law.name.lower(), 2.0**20 * 1.37
     cells = cells_of(scale, TEN_MILLION, name)
-    counts = together(generator, TEN_MILLION, scale, cells, law)
+    counts = jointly_drawn(generator, TEN_MILLION, scale, cells, law)
     assert (expected(cells, scale, name)[[0, -1]] * TEN_MILLION < 10).all()  # the outermost cells are tails
     assert p_value(counts, cells, scale, name) > 1e-3
     for wrong in (scale * 1.005, scale / 1.005):
@@ -41,11 +41,11 @@ def test_ten_million_draws_have_the_law_also_in_the_tail(generator, law):
 
 
 @pytest.mark.parametrize("scale", [0.4, 1.0, 2.5, 30.0])
-@pytest.mark.parametrize("compiled", [False, True], ids=["NumPy", "Numba"])
+@pytest.mark.parametrize("compiled", [False, True], ids=["NumPy", "native"])
 def test_every_whole_number_has_its_own_probability(generator, scale, compiled):
     """Grids as coarse as the noise: counts with noise, rounded."""
     cells = np.arange(-int(6 * scale) - 1, int(6 * scale) + 2)
-    counts = together(generator, 400_000, scale, cells, compiled=compiled)
+    counts = jointly_drawn(generator, 400_000, scale, cells, compiled=compiled)
     assert p_value(counts, cells, scale) > 1e-3
     assert p_value(counts, cells, scale * 1.02) < 1e-6
     assert p_value(counts, cells - 1, scale) < 1e-6

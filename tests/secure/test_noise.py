@@ -14,11 +14,11 @@ from scripted import Scripted
 from sottovoce.errors import PrivacyError
 from sottovoce.secure import balls, noise
 from sottovoce.secure.generator import Generator
-from sottovoce.secure.noise import UNCERTAIN, Law, Layer, Noise, Same, noisy_counts, release_grid, scale_of
+from sottovoce.secure.noise import UNCERTAIN, Layer, Noise, NoiseKind, Same, release_grid, scale_of
 
 SUM_GRID = 2.0**-41
-BOTH = pytest.mark.parametrize("compiled", [False, True], ids=["NumPy", "Numba"])
-LAWS = pytest.mark.parametrize("law", list(Law), ids=lambda law: law.name.lower())
+BOTH = pytest.mark.parametrize("compiled", [False, True], ids=["NumPy", "native"])
+LAWS = pytest.mark.parametrize("law", list(NoiseKind), ids=lambda law: law.name.lower())
 
 
 def own(generator, rows, scale, first=0):
@@ -67,7 +67,7 @@ def test_also_where_one_in_ten_is_computed_again(generator, law, compiled, monke
 @LAWS
 @pytest.mark.parametrize("distance", [2.0**-10, 2.0**-18, 2.0**-21, 2.0**-30, 2.0**-45, 2.0**-58])
 def test_sums_that_are_aimed_at_rounding_boundaries(generator, law, compiled, distance, monkeypatch):
-    """S is chosen, by somebody who knows the noise, to put S + noise that close to a boundary, on both sides."""
+    """S is chosen, by someone who knows the noise, to put S + noise that close to a boundary, on both sides."""
     rows, m, scale = 4, 60, 1.0
     sum_grid = 2.0**-80
     grids = np.full(rows, sum_grid * 2.0**60)
@@ -98,14 +98,14 @@ def _fine(made, row, j):
 def test_the_approximation_is_far_better_than_its_bound(generator, compiled):
     """2⁻⁴⁰ is claimed and 2⁻⁴⁴ seen, of which the 48 bits of the angle are most: there is room for a worse libm."""
     rows, m = 2, 2000
-    for law in Law:
+    for law in NoiseKind:
         made = Noise(m, np.full(rows, 2.0**-30), [own(generator, rows, 1.0)], law, compiled)
         fine = Noise(m, np.full(rows, 2.0**-50), [own(generator, rows, 1.0)], law)
         exact = np.array([[fine.exactly(r, j, 0, 0) * 2.0**-20 for j in range(m)] for r in range(rows)])
         assert np.max(np.abs(made.approx - exact)) < 2.0**-44 * 2.0**30
 
 
-def words_of(u: int, v: int, law=Law.GAUSSIAN):
+def words_of(u: int, v: int, law=NoiseKind.GAUSSIAN):
     """(level, block, which) -> word, of one uniform with the bits u (a fraction of 2⁶⁴⁰) and another."""
 
     def word(level, block, which):
@@ -129,14 +129,14 @@ def test_extreme_uniforms(law, compiled, zeros, ones):
     body = 0xB504F333F9DE6484597D89B3754ABE9F1D6F60BA893BA84CED17AC85833399 << 456
     u = body >> max(0, body.bit_length() + zeros - 704)
     u = 2**704 - 1 - u if ones else u
-    scripted = Scripted(words_of(u, 0x123456789ABC if law is Law.GAUSSIAN else 0, law))
+    scripted = Scripted(words_of(u, 0x123456789ABC if law is NoiseKind.GAUSSIAN else 0, law))
     layer = own(scripted, 1, 1.0)
     grid = 2.0**-20
     made = Noise(5, np.array([grid]), [layer], law, compiled)
     sums = np.array([[0, 1, -1, 12345, -(2**50)]])
     found = made.added_to(sums, SUM_GRID)
     assert np.array_equal(found, releases(made, sums, SUM_GRID))
-    if not ones and law is Law.LAPLACE:
+    if not ones and law is NoiseKind.LAPLACE:
         assert found[0, 0] * grid == pytest.approx((zeros + 0.5) * math.log(2), abs=1e-3)
 
 
@@ -241,14 +241,6 @@ def test_doubts_are_as_rare_as_they_should_be(generator, monkeypatch):
     assert len(again) == pytest.approx(3e6 * 2**-19, abs=4 * math.sqrt(3e6 * 2**-19))
 
 
-def test_counts(generator):
-    counts = np.array([1000, 0, 5])
-    found = noisy_counts(generator, 2, 9, counts, 3.0)
-    assert found.dtype == np.int64 and np.array_equal(found, noisy_counts(generator, 2, 9, counts, 3.0))
-    layer = Layer(generator, np.array([0]), np.array([2]), np.array([9]), np.array([3.0]))
-    assert np.array_equal(found, releases(Noise(3, np.ones(1), [layer]), counts[None], 1.0)[0])
-
-
 def test_grids_are_from_public_numbers():
     for scale in (1e-9, 0.75, 1.0, 1.5, 2.0, 3e7):
         grid = release_grid(scale, 2.0**-200)
@@ -286,10 +278,10 @@ def test_what_cannot_be_rounded_is_refused(generator):
     for law, most in noise.SOURCES.items():
         with pytest.raises(PrivacyError, match=f"at most {most}"):
             Noise(2, np.array([1.0]), [layer] * (most + 1), law)
-    many = np.arange(noise.SOURCES[Law.GAUSSIAN] + 1)
-    crowd = Same(many, np.zeros_like(many), np.array([0, len(many)]), np.array([0]), np.ones(1))
+    many = np.arange(noise.SOURCES[NoiseKind.GAUSSIAN] + 1)
+    many_nodes = Same(many, np.zeros_like(many), np.array([0, len(many)]), np.array([0]), np.ones(1))
     with pytest.raises(PrivacyError, match="at most"):
-        Noise(2, np.array([1.0]), [layer._replace(same=crowd)])
+        Noise(2, np.array([1.0]), [layer._replace(same=many_nodes)])
     others = Same(np.array([3, 4]), np.zeros(2, dtype=int), np.array([0, 2]), np.array([0]), np.ones(1))
     with pytest.raises(PrivacyError, match="among those of its sum"):
         Noise(2, np.array([1.0]), [layer._replace(same=others)])
@@ -297,7 +289,7 @@ def test_what_cannot_be_rounded_is_refused(generator):
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_sums_that_several_releases_share_are_added_as_if_one_by_one(generator, compiled, monkeypatch):
-    """Two rounds with three and two nodes: rounded as the unit noises alone say; also where all is computed again."""
+    """Two rounds with three and two nodes: rounded as the noise terms alone say; also where all is computed again."""
     nodes, rounds = np.array([0, 2, 5, 1, 2]), np.array([1, 1, 1, 2, 2])
     off = np.array([0.75, 0.75, 0.75, -0.5, -0.5])
     same = Same(nodes, rounds, np.array([0, 3, 5]), np.array([0, 0, 0, 1, 1]), -off)

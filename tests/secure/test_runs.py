@@ -27,7 +27,7 @@ from sottovoce.secure.generator import Purpose
 TRIALS, THROUGH, N, M = 1000, 400, 100, 31
 """`THROUGH` is for an estimator and the command, which make the same releases as `solve` and take longer."""
 UNWATCHED = Execution(observations=None)
-SPEC = Spec(AlgorithmSpec(2, a="constant(1)")).but(
+SPEC = Spec(AlgorithmSpec(2, a="constant(1)")).replace(
     problem__loss="logistic",
     problem__h="l2(0.1)",
     network__activation="everyone",
@@ -49,7 +49,7 @@ def both():
     return [Shards.of(rows, y, np.array([0, N])) for rows in (X, other)]
 
 
-NOTHING_ELSE = {"fit_intercept": False, "shape": False}  # of an estimator, but the rounds that are attacked
+NOTHING_ELSE = {"fit_intercept": False, "private_scaling": False}  # of an estimator, but the rounds that are attacked
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +59,8 @@ def truths():
 
 def means(spec, both):
     """What the first release is of, for each candidate, and the scale of its noise."""
-    job = prepare(spec.but(seed=1), both[0]).job
-    problems = [prepare(spec.but(seed=1), shards).job.problem for shards in both]
+    job = prepare(spec.replace(seed=1), both[0]).job
+    problems = [prepare(spec.replace(seed=1), shards).job.problem for shards in both]
     zero = np.zeros(job.problem.m)
     return [clipped_mean(each, 0, zero, None, N, job.release.clip) for each in problems], job.release.sigma[0], job
 
@@ -123,6 +123,7 @@ def test_the_model_of_train(secure, both, truths, monkeypatch, tmp_path, capsys)
         cli_train, "solve", lambda *given, **named: results.append(solve(*given, **named)) or results[-1]
     )
     flags = ["--nodes", "1", "--rounds", "2", "--epsilon", "0.1", "--loss", "logistic", "--observations", "1", "--json"]
+    flags += ["--classes=-1,1", "--features", str(both[0].X.shape[1]), "--first-index", "1"]
     flags += ["--sampling", "full", "--activation", "everyone", "--preset", "private", "--a", "constant:1"]
     for truth in truths:
         monkeypatch.setattr(sys, "argv", ["sottovoce", "train", str(files[truth]), *flags, *["--no-secure"][secure:]])
@@ -139,7 +140,7 @@ def test_the_model_of_train(secure, both, truths, monkeypatch, tmp_path, capsys)
 @pytest.mark.parametrize("tiny", [1.0, 2.0**40], ids=["as built", "on the grid"])
 def test_a_batch_against_summation_moves_no_run_by_more_than_2L(tiny):
     """Of 20,000 records that are chosen to tip the rounding of floats, one way or the other as one record is."""
-    n, spec = 20_000, SPEC.but(problem__loss="hinge")
+    n, spec = 20_000, SPEC.replace(problem__loss="hinge")
     totals = []
     for batch in attacks.summation_batch(n):
         batch[4:] *= tiny

@@ -16,7 +16,7 @@ from sottovoce.secure import balls, sampling
 from sottovoce.secure.generator import Generator
 from sottovoce.secure.sampling import below, fixed, poisson
 
-BOTH = pytest.mark.parametrize("compiled", [False, True], ids=["NumPy", "Numba"])
+BOTH = pytest.mark.parametrize("compiled", [False, True], ids=["NumPy", "native"])
 
 
 def pairs(count):

@@ -2,7 +2,7 @@
 
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.algorithm.method import SEQUENCES, Method, State, constant, linear
+from sottovoce.algorithm.method import SEQUENCES, Method, Round, State, constant, linear
 from sottovoce.algorithm.methods import METHODS
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Descent",
     "DualAveraging",
     "Method",
+    "Round",
     "State",
     "constant",
     "linear",

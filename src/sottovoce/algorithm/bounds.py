@@ -1,6 +1,6 @@
 """The paper's convergence results as functions, in its own form and, where that is wrong or loose, in a better one.
 
-Every function takes a `form`: "printed" is the paper to the letter; "corrected" mends an error of it and is what a
+Every function takes a `form`: "printed" is the paper to the letter; "corrected" fixes an error of it and is what a
 test may assert; "sharper" is proven with less slack. Where a form does not exist it is an error, so that nobody
 quotes a bound under the wrong name. All are 10² to 10³ times the truth on small problems: they catch wrong signs and
 scales, and do not rank plans.
@@ -20,7 +20,7 @@ from sottovoce.errors import SpecError
 
 
 @dataclass(frozen=True)
-class Setting:
+class BoundInputs:
     """The constants of Assumptions 1-3: L, σ, m, n, ι, β, μ, and d(x*)."""
 
     L: float
@@ -62,12 +62,12 @@ def _form(form: str, *known: str) -> str:
     return form
 
 
-def lemma4(setting: Setting, steps: StepSizes, t: int, form: str = "printed", squared: bool = False) -> float:
-    """Lemma 4, eqs. (18) and (19): n⁻¹ Σ E‖x_i − y‖ in round t, or n⁻¹ Σ E‖x_i − y‖² if `squared`.
+def lemma5(inputs: BoundInputs, steps: StepSizes, t: int, form: str = "printed", squared: bool = False) -> float:
+    """Lemma 5, eqs. (18) and (19): n⁻¹ Σ E‖x_i − y‖ in round t, or n⁻¹ Σ E‖x_i − y‖² if `squared`.
 
     Holds for recomputed x, not for the stale x of line 8.
     """
-    s = setting
+    s = inputs
     modulus = s.mu * s.iota * steps.A[t] + steps.gamma[t - 1]
     if _form(form, "printed", "sharper") == "sharper":
         previous = steps.a[t - 2] if t > 1 else 0.0
@@ -80,50 +80,50 @@ def lemma4(setting: Setting, steps: StepSizes, t: int, form: str = "printed", sq
     return float(a * (s.L + math.sqrt(s.m) * s.sigma) * math.sqrt(s.iota) / ((1 - s.beta) * modulus))
 
 
-def theorem2(setting: Setting, steps: StepSizes, t: int, form: str = "printed") -> float:
+def theorem2(inputs: BoundInputs, steps: StepSizes, t: int, form: str = "printed") -> float:
     """Theorem 2, eq. (9): E[F(ỹ^(t)) − F*], already divided by A_t."""
-    bracket = setting.M_noisy if _form(form, "printed", "sharper") == "printed" else setting.M_sharper
-    moduli = setting.mu * setting.iota * steps.A[1 : t + 1] + steps.gamma[:t]
-    total = steps.gamma[t - 1] / setting.iota * setting.d_star + np.sum(steps.a[:t] ** 2 / moduli) * bracket
+    bracket = inputs.M_noisy if _form(form, "printed", "sharper") == "printed" else inputs.M_sharper
+    moduli = inputs.mu * inputs.iota * steps.A[1 : t + 1] + steps.gamma[:t]
+    total = steps.gamma[t - 1] / inputs.iota * inputs.d_star + np.sum(steps.a[:t] ** 2 / moduli) * bracket
     return float(total / steps.A[t])
 
 
-def corollary1(setting: Setting, t: int) -> float:
+def corollary1(inputs: BoundInputs, t: int) -> float:
     """Corollary 1, eq. (10), as printed: n⁻¹ Σ E‖x̃_i − x*‖² without noise, for a_t = t and γ_t = 0."""
-    return corollary3(replace(setting, sigma=0.0), t)
+    return corollary3(replace(inputs, sigma=0.0), t)
 
 
-def corollary2(setting: Setting, gamma: float, t: int, form: str = "corrected") -> float:
+def corollary2(inputs: BoundInputs, gamma: float, t: int, form: str = "corrected") -> float:
     """Corollary 2, eq. (11): E[F(ỹ^(t)) − F*] without noise, for a_t = 1 and γ_t = γ√t; printed is wrong for γ > 1."""
-    return corollary4(replace(setting, sigma=0.0), gamma, t, form)
+    return corollary4(replace(inputs, sigma=0.0), gamma, t, form)
 
 
-def corollary2_consensus(setting: Setting, gamma: float, t: int) -> float:
+def corollary2_consensus(inputs: BoundInputs, gamma: float, t: int) -> float:
     """Corollary 2, eq. (12), with or without noise: n⁻¹ Σ E‖x̃_i − ỹ‖ ≤ 2(L + √m σ)√ι/(γ(1 − β)√t)."""
-    s = setting
+    s = inputs
     return 2 * (s.L + math.sqrt(s.m) * s.sigma) * math.sqrt(s.iota) / (gamma * (1 - s.beta) * math.sqrt(t))
 
 
-def corollary3_objective(setting: Setting, T: int) -> float:
+def corollary3_objective(inputs: BoundInputs, T: int) -> float:
     """The first display in Corollary 3's proof before σ is filled in: E[F(ỹ^(T)) − F*] ≤ 4M'/(μι(T + 1)), γ = 0."""
-    return 4 * setting.M_noisy / (setting.mu * setting.iota * (T + 1))
+    return 4 * inputs.M_noisy / (inputs.mu * inputs.iota * (T + 1))
 
 
-def corollary3(setting: Setting, T: int) -> float:
+def corollary3(inputs: BoundInputs, T: int) -> float:
     """Corollary 3 for a given σ: n⁻¹ Σ E‖x̃_i − x*‖², for a_t = t and γ_t = 0.
 
     16(L² + mσ²)(log T + 1)/(μ²ι(1 − β)²T(T + 1)) + 16M'/(μ²ι(T + 1)).
     """
-    s = setting
+    s = inputs
     consensus = (s.L**2 + s.m * s.sigma**2) * (math.log(T) + 1) / ((1 - s.beta) ** 2 * T)
     return 16 / (s.mu**2 * s.iota * (T + 1)) * (consensus + s.M_noisy)
 
 
 def corollary3_utility(
-    setting: Setting, T: int, q: int, epsilon: float, delta0: float, form: str = "corrected"
+    inputs: BoundInputs, T: int, q: int, epsilon: float, delta0: float, form: str = "corrected"
 ) -> float:
     """Corollary 3 with Theorem 1's σ filled in: E[F(ỹ^(T)) − F*]; the printed constants fit σ² = 40…, not 32…."""
-    s, log = setting, math.log(2 / delta0)
+    s, log = inputs, math.log(2 / delta0)
     second, third = (80, 16 * math.sqrt(10)) if _form(form, "printed", "corrected") == "printed" else (64, 32 * 2**0.5)
     return (
         4 * s.M / (s.mu * s.iota * (T + 1))
@@ -132,21 +132,46 @@ def corollary3_utility(
     )
 
 
-def corollary4(setting: Setting, gamma: float, T: int, form: str = "corrected") -> float:
+def corollary_rounds(inputs: BoundInputs, q: int, epsilon: float, delta0: float) -> float:
+    """The T of Corollaries 3 and 4, with 1 for the constant: q²ε²/(ι³(1 − β)² m log(1/δ₀)).
+
+    The paper prints T = O(·); every term of the bound falls with T, so that Ω(·) is what it needs.
+
+    Examples
+    --------
+    >>> one_edge = BoundInputs(L=1.0, m=2000, n=20, iota=0.1, beta=0.973329)
+    >>> f"{corollary_rounds(one_edge, 20_000, 1.0, 0.01):.1e}"  # the paper ran 600,000
+    '6.1e+10'
+    """
+    s = inputs
+    return (q * epsilon) ** 2 / (s.iota**3 * (1 - s.beta) ** 2 * s.m * math.log(1 / delta0))
+
+
+def corollary3_condition(inputs: BoundInputs) -> bool:
+    """Whether β is in (1 − √(1/e), 1), as Corollary 3 requests; 1 itself is excluded by Assumption 2."""
+    return 1 - math.sqrt(1 / math.e) < inputs.beta < 1
+
+
+def corollary4_condition(inputs: BoundInputs) -> bool:
+    """Whether ι ≤ 1 − β, as Corollary 4 requests: since 1 − β ≤ 1 − √(1 − ι) < ι, never for ι < 1."""
+    return inputs.iota <= 1 - inputs.beta
+
+
+def corollary4(inputs: BoundInputs, gamma: float, T: int, form: str = "corrected") -> float:
     """Corollary 4 for a given σ: E[F(ỹ^(T)) − F*] ≤ (γ²d(x*) + 2ιM')/(ιγ√T), for a_t = 1 and γ_t = γ√t.
 
-    The paper prints d(x*) for γ²d(x*), which is wrong for γ > 1, and asks for ι ≤ 1 − β, which never holds for ι < 1.
+    The paper prints d(x*) for γ²d(x*), which is wrong for γ > 1, and requests ι ≤ 1 − β, which never holds for ι < 1.
     """
-    s = setting
+    s = inputs
     weight = 1.0 if _form(form, "printed", "corrected") == "printed" else gamma**2
     return (weight * s.d_star + 2 * s.iota * s.M_noisy) / (s.iota * gamma * math.sqrt(T))
 
 
 def corollary4_utility(
-    setting: Setting, gamma: float, T: int, q: int, epsilon: float, delta0: float, form: str = "corrected"
+    inputs: BoundInputs, gamma: float, T: int, q: int, epsilon: float, delta0: float, form: str = "corrected"
 ) -> float:
     """Corollary 4 with Theorem 1's σ filled in; the printed constants contradict each other."""
-    s, log = setting, math.log(2 / delta0)
+    s, log = inputs, math.log(2 / delta0)
     printed = _form(form, "printed", "corrected") == "printed"
     second, third = (80, 8 * math.sqrt(10)) if printed else (32, 16 * 2**0.5)
     clean = replace(s, sigma=0.0)

@@ -1,20 +1,20 @@
 """Descent methods by gossip: the state is the model itself, which stands still while a node sleeps.
 
-So Σ a_τ x_i^(τ) over the rounds slept is (A_t − A_{t'}) x_i, and a regulariser enters by its proximal map (`Primal`).
+So Σ a_τ x_i^(τ) over the rounds slept is (A_t − A_{t'}) x_i, and a regularizer enters by its proximal map (`Primal`).
 These methods came without a non-smooth h; taking prox_{ηh} after mixing is post-processing of what was already noised,
 and costs no privacy. Their rounds t, for the rows (nodes) that are active in them:
 
 `Descent`: decentralised stochastic gradient descent, the control, dual averaging's opponent with the same messages
 and noise.
 
-    ζ_i = ĝ_i(x_i) + ν_i                              clipped, sampled, noised: the only look at the data
+    ζ_i = ĝ_i(x_i) + ν_i                              clipped, sampled, noised: the only access to the data
     x_i = prox_{η_t h}( Σ_j w_ij (x_j − η_t c_j ζ_j) )         adapt, then combine
     x_i = prox_{η_t h}( Σ_j w_ij x_j − η_t c_i ζ_i )           combine, then adapt (`combine_first`)
 
-With one node speaking a tick and one neighbour listening (`ticks`), the last is A(DP)²SGD (Xu, Zhang and Wang 2020):
-worker and neighbour average their models, then the worker steps with the gradient it took before.
+With one node speaking a tick and one neighbor listening (`ticks`), the last is A(DP)²SGD (Xu, Zhang and Wang 2020):
+worker and neighbor average their models, then the worker steps with the gradient it took before.
 
-`Stale`: A(DP)²SGD with stale gradients. In its turn a worker averages its model with a neighbour's and then steps along
+`Stale`: A(DP)²SGD with stale gradients. In its turn a worker averages its model with a neighbor's and then steps along
 a gradient taken at the model that it had τ turns earlier, as if the computation had taken that long:
 
     ζ_i = ĝ_i(x_i of τ turns ago) + ν_i,    x_i = prox_{η_t h}( Σ_j w_ij x_j − η_t c_i ζ_i )
@@ -30,7 +30,7 @@ staleness is bounded and otherwise arbitrary; one that is the same for all is th
 Of the source ("Towards understanding practical randomness beyond noise: differential privacy and mixup", ePrint
 2021/687) and of its forerunner (arXiv 1902.06101) no more than the abstracts could be read: what is mixed, how λ_t is
 distributed and which noise is added are inferred. λ_t ~ U[lo, 1] is drawn from a public seed and given to the
-adversary, so that it makes a public change of the sensitivity, 2Lλ_t/b, which is priced exactly; no amplification is
+adversary, so that it makes a public change of the sensitivity, 2Lλ_t/b, which is accounted exactly; no amplification is
 claimed for it. Its h shrinks with λ_t as the update does: else the two would not balance at the optimum.
 """
 
@@ -43,7 +43,7 @@ import numpy as np
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.method import PLAIN, Gradient, Mix, Released, Round, Speaks, State, prefix_sums
 from sottovoce.errors import SpecError
-from sottovoce.problem.regularisers import Regulariser
+from sottovoce.problem.regularizers import Regularizer
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,13 +52,13 @@ class Primal:
 
     Attributes
     ----------
-    h : the regulariser, taken by its proximal map
+    h : the regularizer, taken by its proximal map
     a : a_t, the weights of the running average that is put out
     eta : η_t, the step sizes
     scale : c_i, public factors on each node's noised subgradient, as in dual averaging
     """
 
-    h: Regulariser
+    h: Regularizer
     a: Array
     eta: Array
     scale: Array

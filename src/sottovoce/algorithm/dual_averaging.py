@@ -3,13 +3,13 @@
 Round t, for the rows (nodes) that are active in it:
 
     x_i = argmin ⟨z_i, x⟩ + ιA_t h(x) + γ_t d(x)      eq. (6), on waking
-    ζ_i = ĝ_i + ν_i                                   lines 2-3: clipped, sampled, noised; the only look at the data
+    ζ_i = ĝ_i + ν_i                                   lines 2-3: clipped, sampled, noised; the only access to the data
     s_i = z_i + a_t c_i ζ_i                           line 4: the one message (c_i = 1 in the paper)
     z_i = Σ_j w_ij s_j                                eq. (5), own message included
 
 `step` is a pure function of the active rows' state, the draws and a `mix`: the reference engine calls it on several
 rows with a matrix product for `mix`, a real node on its one row with an exchange over the network. Rows that sleep
-are not touched: what their x did meanwhile is made up for by `LazySum` when they wake or are looked at.
+are not touched: what their x did meanwhile is made up for by `LazySum` when they wake or are examined.
 
 `recompute` takes x with the current A_t and γ_t, as the paper's analysis does; `as_written` keeps the x that line 7
 computed at the end of the node's last active round t', with A_{t'+1} and γ_{t'+1}, as line 8 says. Since z_i has not
@@ -36,7 +36,7 @@ import numpy as np
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.method import PLAIN, Gradient, Mix, Released, Round, Speaks, State, StepSizes, prefix_sums
 from sottovoce.errors import SpecError
-from sottovoce.problem.regularisers import Distance, Euclidean, L2Ball, Regulariser, Separable
+from sottovoce.problem.regularizers import Distance, Euclidean, L2Ball, Regularizer, Separable
 
 CHUNK = 256  # rounds evaluated at a time where there is no closed form
 
@@ -46,19 +46,19 @@ class LazySum:
 
     Parameters
     ----------
-    h, d : regulariser and distance
+    h, d : regularizer and distance
     a, s, gamma : a_t (or w_t, where not all rounds count as much), ιA_t and γ_t of rounds 1 … T
     stiffness : extra modulus in each round (ιA_t μ_f where the f_i are strongly convex), zero otherwise
     """
 
-    def __init__(self, h: Regulariser, d: Distance, a: Array, s: Array, gamma: Array, stiffness: Array) -> None:
+    def __init__(self, h: Regularizer, d: Distance, a: Array, s: Array, gamma: Array, stiffness: Array) -> None:
         self.h, self.d, self.a, self.s, self.gamma, self.stiffness = h, d, a, s, gamma, stiffness
         self.den = s * h.modulus + gamma + stiffness
         self.A, self.P, self.Q = (prefix_sums(v) for v in (a, a / self.den, a * s / self.den))
-        centre = d.centre if isinstance(d, Euclidean) else None
-        still = bool(np.all(gamma == gamma[0]))  # then a centre only shifts z, once and for all
-        self._shift = gamma[0] * np.asarray(centre) if centre is not None and still else 0.0
-        closed = isinstance(d, Euclidean) and (centre is None or still)
+        center = d.center if isinstance(d, Euclidean) else None
+        still = bool(np.all(gamma == gamma[0]))  # then a center only shifts z, once and for all
+        self._shift = gamma[0] * np.asarray(center) if center is not None and still else 0.0
+        closed = isinstance(d, Euclidean) and (center is None or still)
         self._sum = self._by_rounds
         if closed and isinstance(h, Separable):
             self._sum = self._separable
@@ -154,7 +154,7 @@ class DualAveraging:
 
     Attributes
     ----------
-    h, d : the regulariser and the distance-generating function
+    h, d : the regularizer and the distance-generating function
     steps : a_t and γ_t
     iota : ι, the probability that a node is active
     scale : c_i, public factors on each node's noised subgradient: n·w_i for the weights of the objective, times
@@ -163,7 +163,7 @@ class DualAveraging:
     curvature : μ_f, the modulus of strong convexity of every f_i that is to be made use of
     """
 
-    h: Regulariser
+    h: Regularizer
     steps: StepSizes
     iota: float
     scale: Array
@@ -173,7 +173,7 @@ class DualAveraging:
     synchronous: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Refuse what has no minimiser in eq. (6), and what the analysis does not know."""
+        """Refuse what has no minimizer in eq. (6), and what the analysis does not know."""
         if self.primal not in PRIMALS:
             raise SpecError(f"x of a sleeping node is '{PRIMALS[0]}' or '{PRIMALS[1]}', not {self.primal!r}")
         if not 0 < self.iota <= 1:

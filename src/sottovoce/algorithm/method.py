@@ -2,8 +2,8 @@
 
 A method is written once, as a pure function of the active rows' state, the draws and a `mix`: the reference engine
 calls `step` on several rows with a matrix product for `mix`, a real node on its one row with an exchange over the
-network. It looks at the data through `gradient` alone, once a step, and what it gets is already clipped; all else that
-it computes from must be public or already noised, because that one look is what is accounted for.
+network. It examines the data through `gradient` alone, once a step, and what it gets is already clipped; all else that
+it computes from must be public or already noised, because that one evaluation is what is accounted for.
 
 The sequences that it steps by, a_t, γ_t and η_t, are arrays of length T: data, not callbacks. a_t = t with constant γ
 is for a strongly convex h (Corollaries 1 and 3; the experiments take γ = 20), a_t = 1 with γ_t = γ√t for a merely
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import SpecError
-from sottovoce.notation import Choices, Chosen
+from sottovoce.registry import Choices, Chosen
 
 
 class State(NamedTuple):
@@ -77,17 +77,17 @@ Speaks = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """How what a method lets out differs from ĝ_i + ν_i, a clipped mean of subgradients and one vector of noise.
+    """How what a method releases differs from ĝ_i + ν_i, a clipped mean of subgradients and one vector of noise.
 
     Attributes
     ----------
     shape : (gain_t, spread_t) of gain_t ĝ_i + spread_t ν_i; None where both are 1 throughout
     at_once : whether ν_i is added to gain_t ĝ_i itself; else a map comes between the two, such as a prox
-    iterates : whether it looks at the data through clipped subgradients; a minimiser does not, and clips nothing
+    iterates : whether it examines the data through clipped subgradients; a minimizer does not, and clips nothing
     reach : L of what is released, given the bound on one record's subgradient
-    curvature : (βR², Nμ) of an objective whose linear term is perturbed: what its minimiser gives away besides,
-        and then a round has a second vector of noise, for how well the minimiser is known
-    weight : κ, where no subgradients are let out but the products of each record's numbers, its target counted κ-fold
+    curvature : (βR², Nμ) of an objective whose linear term is perturbed: what its minimizer gives away besides,
+        and then a round has a second vector of noise, for how well the minimizer is known
+    weight : κ, where no subgradients are released but the products of each record's numbers, its target counted κ-fold
     columns : whether the columns are among these numbers, or only the constant and the target
     numbers : of how many numbers a release is; None where as many as the model has
     """
@@ -122,11 +122,11 @@ class Method(Protocol):
 
     @property
     def exchanges(self) -> int:
-        """How often `step` calls `mix`: messages that must be answered one after the other within a round."""
+        """How often `step` calls `mix`: messages that must be answered sequentially within a round."""
 
     @property
     def released(self) -> Released:
-        """What a round lets out."""
+        """What a round releases."""
 
     def stride(self, t: int) -> float:
         """How much one ζ_i weighs in a message of round t: the unit of what robust averaging calls far."""
@@ -161,7 +161,7 @@ class StepSizes:
     counted: Array | None = None
 
     def __post_init__(self) -> None:
-        """The conditions under which Lemma 5 and everything after it hold."""
+        """The conditions under which Lemma 6 and everything after it hold."""
         if len(self.a) != len(self.gamma) or len(self.a) == 0:
             raise SpecError(f"a_t and γ_t need one value a round, but have {len(self.a)} and {len(self.gamma)}")
         if not (np.all(self.a > 0) and np.all(np.diff(self.a) >= 0)):
@@ -204,7 +204,8 @@ def _sequence(formula: Callable[..., Array]) -> Callable[..., Array]:
     def over(rounds: int, **numbers: float) -> Array:
         if not isinstance(rounds, int) or rounds < 1:
             raise SpecError(f"a run needs a whole number of rounds, at least one round, not {rounds}")
-        return formula(np.arange(1, rounds + 1, dtype=np.float64), **numbers)
+        with np.errstate(over="ignore"):  # steps that are too large are refused where they are used
+            return formula(np.arange(1, rounds + 1, dtype=np.float64), **numbers)
 
     return over
 

@@ -11,16 +11,16 @@ from sottovoce.algorithm.oneshot import ObjectivePerturbation, OutputPerturbatio
 from sottovoce.algorithm.statistics import Statistics
 from sottovoce.algorithm.synchronous import Admm, Huang, Muffliato, Scaffold, Tracking
 from sottovoce.errors import SpecError
-from sottovoce.notation import Choices, Chosen
-from sottovoce.problem.objective import Problem
-from sottovoce.problem.regularisers import Distance, Euclidean, Regulariser
+from sottovoce.problem.objective import PublicProblem
+from sottovoce.problem.regularizers import Distance, Euclidean, Regularizer
+from sottovoce.registry import Choices, Chosen
 
 
 @dataclass(frozen=True, eq=False)
-class Ingredients:
-    """What a method is made of; each takes what it needs."""
+class MethodContext:
+    """What a method is made of, all of it public; each takes what it needs."""
 
-    problem: Problem
+    problem: PublicProblem
     a: Array
     gamma: Array
     eta: Array
@@ -35,17 +35,17 @@ class Ingredients:
     counted: Counted = ALL
 
     @property
-    def h(self) -> Regulariser:
-        """The regulariser."""
+    def h(self) -> Regularizer:
+        """The regularizer."""
         return self.problem.h
 
 
-def _dual_averaging(i: Ingredients) -> Method:
+def _dual_averaging(i: MethodContext) -> Method:
     counted = None if i.counted == ALL else i.counted(i.a)
     return DualAveraging(i.h, StepSizes(i.a, i.gamma, counted), i.iota, i.scale, i.d, i.primal, i.curvature)
 
 
-MethodChoice: TypeAlias = Chosen[Ingredients, Method]
+MethodChoice: TypeAlias = Chosen[MethodContext, Method]
 """A method with its own numbers, before its ingredients are known."""
 
 METHODS = Choices.of_functions(
@@ -64,17 +64,17 @@ METHODS = Choices.of_functions(
         "output_perturbation": lambda i: OutputPerturbation(i.problem, len(i.a), i.row),
         "objective_perturbation": lambda i: ObjectivePerturbation(i.problem, len(i.a), i.row),
         "statistics": lambda i, weight=1.0: Statistics(i.problem, len(i.a), i.scale, weight),
-        "mean": lambda i: Statistics(i.problem, len(i.a), i.scale, i.problem.shards.intercept, columns=False),
+        "mean": lambda i: Statistics(i.problem, len(i.a), i.scale, i.problem.intercept, columns=False),
     },
 )
 """Every method by name; numbers in brackets are its own parameters."""
 
 
-def make_method(chosen: MethodChoice, ingredients: Ingredients) -> Method:
+def make_method(chosen: MethodChoice, ingredients: MethodContext) -> Method:
     """The method of these ingredients, unless they have something in them that is not for it."""
     i, method = ingredients, chosen(ingredients)
     if not isinstance(method, DualAveraging) and (i.d, i.primal, i.curvature) != (Euclidean(), "recompute", 0.0):
-        raise SpecError(f"distance, centre, primal and curvature are dual averaging's; leave them out for '{chosen}'")
+        raise SpecError(f"distance, center, primal and curvature are dual averaging's; leave them out for '{chosen}'")
     if not isinstance(method, DualAveraging) and i.counted != ALL:
         raise SpecError(f"'{i.counted}' of the rounds to count is dual averaging's; leave it out for '{chosen}'")
     if method.synchronous and i.iota < 1:

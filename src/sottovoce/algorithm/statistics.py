@@ -1,9 +1,9 @@
-"""Least squares in one round: every node lets out its statistics once, their mean is taken, and all else is arithmetic.
+"""Least squares in one round: every node releases its statistics once, their mean is taken, and all else is arithmetic.
 
 What a node releases is the mean of its records' products (`problem.moments`), with noise (`privacy.statistics`). The
 nodes' messages are averaged, exactly, in one exchange of everybody with everybody; from the one noisy matrix that
 everybody then has, each solves for the model by itself (`problem.least_squares`). There is no descent, no step and no
-clip; the loss is the squared one, whatever the spec's regulariser is. Targets are brought into [−1, 1].
+clip; the loss is the squared one, whatever the spec's regularizer is. Targets are brought into [−1, 1].
 
 `mean` is the same without the columns: three numbers, and a model that is a constant.
 """
@@ -19,7 +19,7 @@ from sottovoce.algorithm.method import Gradient, Mix, Released, Round, Speaks, S
 from sottovoce.errors import SpecError
 from sottovoce.problem.least_squares import Fit, NoisyLeastSquares
 from sottovoce.problem.moments import packed_size
-from sottovoce.problem.objective import Problem
+from sottovoce.problem.objective import PublicProblem
 
 WIDEST = 1000
 """Coordinates of a model, at most: a release has half a square of them."""
@@ -41,7 +41,7 @@ class Statistics:
     noise : s, the deviation that the noise leaves in each number of the mean; 0 until it is known
     """
 
-    problem: Problem
+    problem: PublicProblem
     rounds: int
     scale: Array
     weight: float = 1.0
@@ -60,9 +60,7 @@ class Statistics:
                 f"statistics are for regression with the squared loss, not for '{self.problem.loss}'; take loss "
                 "'squared', or a method that takes gradients"
             )
-        if self.problem.shards.weights is not None:
-            raise SpecError("statistics count all records the same; leave their weights out, or take gradients")
-        if not self.columns and not self.problem.shards.intercept:
+        if not self.columns and not self.problem.intercept:
             raise SpecError("the mean of the targets is a model of its intercept alone; give an intercept")
         if self.columns and self.problem.m > WIDEST:
             raise SpecError(
@@ -91,7 +89,7 @@ class Statistics:
         return Released(iterates=False, weight=self.weight, columns=self.columns, numbers=self.numbers)
 
     def stride(self, t: int) -> float:
-        """It is let out as it is."""
+        """It is released as it is."""
         return 1.0
 
     def start(self, rows: int, m: int) -> State:
@@ -109,7 +107,7 @@ class Statistics:
 
     def known(self, statistics: Array) -> NoisyLeastSquares:
         """What one row of the state comes to."""
-        return NoisyLeastSquares.of(statistics, self.m, self.noise, self.weight, self.problem.shards.intercept)
+        return NoisyLeastSquares.of(statistics, self.m, self.noise, self.weight, self.problem.intercept)
 
     def fit(self, statistics: Array) -> Fit:
         """The model of one row of the state; the columns' coordinates are 0 where they are not in it."""

@@ -8,7 +8,7 @@ Where a method came without a non-smooth h, the proximal map is our addition, as
     y_i = Σ_j w_ij y_j + c_i (ζ_i − ζ_i of the round before)          the mean of the y_i is that of the c_i ζ_i
     x_i = prox_{η_t h}( Σ_j w_ij x_j − η_t y_i )                      x_i and y_i are sent, in one message
 
-The variant of Ding, Zhu, He, Chen and Guan 2022 that can be priced: they keep a noise-free y_i and mask the messages
+The variant of Ding, Zhu, He, Chen and Guan 2022 that can be accounted: they keep a noise-free y_i and mask the messages
 only, and their adjacency (costs whose gradients differ by a constant) does not cover a replaced record. Here gradients
 are perturbed before anything else is done with them, so that tracking is post-processing.
 
@@ -53,8 +53,8 @@ Where the objective weighs nodes by c_i, subgradient and noise are both scaled.
 `Admm`: Xiao and Devadas 2021, linearised decentralised ADMM with mixup on the updates, κ = 1/η_t + 2c. A
 *reconstruction*.
 
-    v_i = prox_{h/κ}( x_i − [ĝ_i(x_i) + α_i + c(x_i − Σ_j w_ij x_j)] / κ )     the linearised primal minimiser
-    x_i = λ_t v_i + (1 − λ_t) x_i + ν_i                                     mixed, perturbed, and sent to all neighbours
+    v_i = prox_{h/κ}( x_i − [ĝ_i(x_i) + α_i + c(x_i − Σ_j w_ij x_j)] / κ )     the linearised primal minimizer
+    x_i = λ_t v_i + (1 − λ_t) x_i + ν_i                                     mixed, perturbed, and sent to all neighbors
     α_i = α_i + c(x_i − Σ_j w_ij x_j)                                       the multipliers, with the new x
 
 The penalty of the link (i, j) is c·w_ij; what a node would have to itself, c·w_ii, only adds to the proximal term.
@@ -204,7 +204,7 @@ class Muffliato(Synchronous):
 
     @property
     def width(self) -> int:
-        """K vectors, one after the other."""
+        """K vectors, sequentially."""
         return self.gossip
 
     @property
@@ -268,7 +268,7 @@ class Admm(Synchronous):
 
     Attributes
     ----------
-    penalty : c, the price of disagreement
+    penalty : c, the cost of disagreement
     lo : the least λ_t; 1 for no mixup
     """
 
@@ -276,7 +276,7 @@ class Admm(Synchronous):
     lo: float = 0.5
 
     def __post_init__(self) -> None:
-        """A penalty is a price."""
+        """A penalty is a cost."""
         super().__post_init__()
         if not self.penalty > 0:
             raise SpecError(f"the penalty of ADMM must be over 0, not {self.penalty}")

@@ -12,10 +12,11 @@ import math
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy  # not its parts: they load when first used
+from numpy.typing import NDArray
 
 from sottovoce._types import Array, IntArray
 from sottovoce.auditing.bounds import (
@@ -28,22 +29,23 @@ from sottovoce.auditing.bounds import (
     plain_epsilon,
     rates,
 )
+from sottovoce.auditing.runner import AuditRunner, Plant
 from sottovoce.auditing.scores import FINAL, LIKELIHOOD, Line, Sheet, sheet
-from sottovoce.auditing.stage import Plant, Stage
-from sottovoce.auditing.worst import FIRST, WIDTH, Worst, loudly, spreads
+from sottovoce.auditing.worst_case import FIRST, WIDTH, WorstCase, loudly, spreads
 from sottovoce.errors import SpecError
 from sottovoce.network.schedule import Schedule
-from sottovoce.privacy.accounting import price
-from sottovoce.privacy.events import Event, Priced
+from sottovoce.privacy.accounting import compute_epsilon
+from sottovoce.privacy.events import AccountedEvent, Event
 from sottovoce.privacy.statement import number
-from sottovoce.run.build import Prepared, make_lipschitz, prepare
+from sottovoce.run.build import prepare
+from sottovoce.run.plan import Request, make_lipschitz, plan_public
 from sottovoce.run.spec import Spec
 
 RUNS = 10_000
 NO_PROOF = "an audit proves no privacy: it is one attacker's best, and a better one may come"
 TRIED = 200
 """Thresholds that are tried."""
-SURE = 0.999
+RATE_CONFIDENCE = 0.999
 """How certain a rate must be while they are."""
 SMOOTH = 6
 """Thresholds on either side that a promise is the mean of."""
@@ -90,7 +92,7 @@ class Audit:
     score: str
     loud: bool
     threshold: float
-    event: Priced
+    event: AccountedEvent
     node: int = 0
     engine: str = "reference"
     attained: tuple[tuple[float, float], ...] = ()
@@ -162,18 +164,18 @@ class Audit:
 
 
 def concluded(
-    event: Priced,
+    event: AccountedEvent,
     delta: float,
     wrong: tuple[int, int],
     runs: tuple[int, int],
     confidence: float = CONFIDENCE,
-    **told: Any,
+    **details: Any,
 ) -> Audit:
     """From counts of false alarms and misses to an audit."""
     family = Family(event, delta)
     found = rates(*wrong, runs, confidence)
     scale = family.scale(found)
-    test: dict[str, Any] = {"score": "", "loud": False, "threshold": 0.0} | told
+    test: dict[str, Any] = {"score": "", "loud": False, "threshold": 0.0} | details
     return Audit(
         family.epsilon(),
         delta,
@@ -186,6 +188,13 @@ def concluded(
         event=event,
         **test,
     )
+
+
+def errors_of(alarms: NDArray[np.bool_], worlds: IntArray) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return (false alarms, misses), and how many runs there were with either record."""
+    first = worlds == 0
+    wrong = int(np.sum(alarms & first)), int(np.sum(~alarms & ~first))
+    return wrong, (int(np.sum(first)), int(np.sum(~first)))
 
 
 def audit(
@@ -204,7 +213,7 @@ def audit(
     seed: int | None = None,
     schedule: Schedule | None = None,
     progress: Progress | None = None,
-    stated: Priced | None = None,
+    stated: AccountedEvent | None = None,
     plant: Plant | None = None,
 ) -> Audit:
     """Attack a run of this spec on nodes of these sizes, with records that the attacker chooses.
@@ -232,7 +241,7 @@ def audit(
     Examples
     --------
     >>> from sottovoce import AlgorithmSpec, Spec
-    >>> spec = Spec(AlgorithmSpec(rounds=2, gamma="constant(1e6)"), seed=1).but(
+    >>> spec = Spec(AlgorithmSpec(rounds=2, gamma="constant(1e6)"), seed=1).replace(
     ...     privacy__sampling="full", privacy__noise="private(2)", network__activation="everyone"
     ... )
     >>> found = audit(spec, [5, 5], features=3, runs=2000, seed=7)
@@ -248,45 +257,36 @@ def audit(
     layouts = loudly(spec.privacy.sampling) if choosing else loudly(spec.privacy.sampling)[:1]
     pilot = math.ceil(choosing * runs)
     share = math.ceil(pilot / len(layouts))
-    how = engine, secure, people, plant, 2 * min(share or runs, runs - pilot)
-    first = _staged(spec, q, width, layouts[0], node, schedule, *how)
-    others = [_staged(spec, q, width, loud, first.node, first.job.schedule, *how) for loud in layouts[1:]]
-    stages = [first, *others]
+    how = _How(engine, secure, people, plant, 2 * min(share or runs, runs - pilot))
+    first = _staged(spec, q, width, layouts[0], node, schedule, how)
+    stages = [first, *(_staged(spec, q, width, loud, first.node, first.job.schedule, how) for loud in layouts[1:])]
     if not choosing and (first.whole or attack == "final"):
         raise SpecError("a final model is attacked along a line that some of the runs choose; give them a share")
-    told = stated or _event(first.prepared, first.node)
-    family = Family(told, spec.privacy.delta)
-    notes = _notes(first, features)
+    stated_event, notes = stated or first.prepared.plan.event(first.node), _notes(first, features)
+    family = Family(stated_event, spec.privacy.delta)
     if family.event.noise_multiplier == 0:
         raise SpecError("without noise nothing is stated, and there is nothing to audit; give the spec a noise")
-    count = _Counter(progress, 2 * runs)
-    rng = np.random.default_rng(seed)
-    lattice = first.job.secure
+    count, rng, lattice = _Counter(progress, 2 * runs), np.random.default_rng(seed), first.job.secure
+    test = _Test(LIKELIHOOD, 0, 0.0, None, 1.0)
     if choosing:
         sheets = [_sheets(stage, share, rng, seed, lattice, count) for stage in stages]
-        tests = [_Test.chosen(s, family, k, attack) for k, s in enumerate(sheets)]
-        test = min(tests, key=lambda each: each.scale)
-    else:
-        test = _Test(LIKELIHOOD, 0, 0.0, None, 1.0)
+        test = min((_Test.chosen(s, family, k, attack) for k, s in enumerate(sheets)), key=lambda each: each.scale)
     rest = _sheets(stages[test.layout], runs - pilot, rng, seed, lattice, count)
     scores, worlds = test(rest), rest.worlds
-    alarms = scores > test.threshold
-    wrong = int(np.sum(alarms & (worlds == 0))), int(np.sum(~alarms & (worlds == 1)))
-    counted = int(np.sum(worlds == 0)), int(np.sum(worlds == 1))
-    return concluded(
-        told,
-        spec.privacy.delta,
-        wrong,
-        counted,
-        confidence,
-        score=test.score,
-        loud=stages[test.layout].worst.loud,
-        threshold=test.threshold,
-        node=first.node,
-        engine=engine,
-        attained=attained(scores, worlds),
-        notes=notes,
-    )
+    wrong, counted = errors_of(scores > test.threshold, worlds)
+    tested = {"score": test.score, "loud": stages[test.layout].worst.loud, "threshold": test.threshold}
+    points = {"node": first.node, "engine": engine, "attained": attained(scores, worlds), "notes": notes}
+    return concluded(stated_event, spec.privacy.delta, wrong, counted, confidence, **tested, **points)
+
+
+class _How(NamedTuple):
+    """How runs are made that are attacked; `most` runs are made as one."""
+
+    engine: str
+    secure: bool
+    people: bool
+    plant: Plant | None
+    most: int
 
 
 def _staged(
@@ -296,44 +296,32 @@ def _staged(
     loud: bool,
     node: int | None,
     schedule: Schedule | None,
-    engine: str,
-    secure: bool,
-    people: bool,
-    plant: Plant | None,
-    most: int,
-) -> Stage:
-    plain = Worst(spec.problem, features, loud, people=people)
-    drawn = prepare(spec, plain.shards(sizes, {}), schedule, secure=secure)
+    how: _How,
+) -> AuditRunner:
+    engine, secure, people, plant, most = how
+    plan = plan_public(Request(spec, sizes, features, people), schedule)
     if node is None:
-        events = [_event(drawn, i) for i in range(len(sizes))]
-        epsilons = {event: price([event], spec.privacy.delta, lower=False).epsilon for event in dict.fromkeys(events)}
+        events = plan.events()
+        epsilons = {
+            event: compute_epsilon([event], spec.privacy.delta, lower=False).epsilon for event in dict.fromkeys(events)
+        }
         node = int(np.argmax([epsilons[event] for event in events]))
     elif not 0 <= node < len(sizes):
         raise SpecError(f"there is no node {node}; nodes are 0 to {len(sizes) - 1}")
-    worst = Worst(
+    worst = WorstCase(
         spec.problem,
         features,
         loud,
-        spreads(drawn.job.release.law),
+        spreads(plan.release.law),
         people,
         make_lipschitz(spec),
-        drawn.job.secure,
+        secure and spec.seed is None and any(plan.release.sigma),
     )
-    # once more, now that it is known whose record it is: all is as before but for the one node's records
-    made = prepare(spec, worst.shards(sizes, {node: FIRST}), drawn.job.schedule, secure=secure)
-    return Stage(made, node, worst, engine, plant, most)
+    made = prepare(spec, worst.shards(sizes, {node: FIRST}), plan.schedule, secure=secure)
+    return AuditRunner(made, node, worst, engine, plant, most)
 
 
-def _event(made: Prepared, node: int) -> Priced:
-    """What is stated of a node."""
-    job = made.job
-    spoken = job.schedule.participations()
-    return job.release.event(
-        node, int(job.problem.shards.sizes[node]), int(spoken[node]), lambda: job.schedule.turns(node)
-    )
-
-
-def _notes(stage: Stage, features: int) -> tuple[str, ...]:
+def _notes(stage: AuditRunner, features: int) -> tuple[str, ...]:
     """What was exercised, and what not."""
     job, notes = stage.job, []
     if job.secure:
@@ -346,8 +334,8 @@ def _notes(stage: Stage, features: int) -> tuple[str, ...]:
         notes.append(f"{stage.copies} runs at a time were one job of as many copies of the same nodes")
     if len(stage.kept) < job.schedule.n:
         notes.append(f"{len(stage.kept)} of {job.schedule.n} nodes were kept: the others' releases hold no such record")
-    if getattr(_event(stage.prepared, stage.node), "before", None) is not None:
-        notes.append("what is let out once, before the first round or after the last, was not attacked")
+    if getattr(stage.prepared.plan.event(stage.node), "before", None) is not None:
+        notes.append("what is released once, before the first round or after the last, was not attacked")
     if stage.worst.features < features:
         notes.append(f"{stage.worst.features} of {features} features were kept: noise is drawn for each on its own")
     return tuple(notes)
@@ -364,7 +352,7 @@ class _Counter:
 
 
 def _sheets(
-    stage: Stage, runs: int, rng: np.random.Generator, seed: int | None, lattice: bool, count: _Counter
+    stage: AuditRunner, runs: int, rng: np.random.Generator, seed: int | None, lattice: bool, count: _Counter
 ) -> Sheet:
     """So many runs with either record, or a few more."""
     sheets, made = [], 0
@@ -425,13 +413,15 @@ def best_threshold(scores: Array, worlds: IntArray, family: Family) -> tuple[flo
     cuts = both if len(both) <= TRIED else np.unique(np.quantile(both, np.linspace(0, 1, TRIED)))
     alarms = len(low) - np.searchsorted(low, cuts, side="right")
     misses = np.searchsorted(high, cuts, side="right")
-    scales = family.about(most_likely(alarms, len(low), SURE), most_likely(misses, len(high), SURE))
+    scales = family.about(
+        most_likely(alarms, len(low), RATE_CONFIDENCE), most_likely(misses, len(high), RATE_CONFIDENCE)
+    )
     promise = np.log(np.minimum(scales, NOTHING))
-    if len(cuts) >= 5 * SMOOTH:  # what a threshold promises, its neighbours promise nearly as well
+    if len(cuts) >= 5 * SMOOTH:  # what a threshold promises, its neighbors promise nearly as well
         ends = np.pad(promise, SMOOTH, mode="edge")
         promise = np.convolve(ends, np.full(2 * SMOOTH + 1, 1.0 / (2 * SMOOTH + 1)), mode="valid")
     best = int(np.argmin(promise))
-    if np.ptp(promise) == 0:  # nothing is certain yet: where both errors are alike
+    if np.ptp(promise) == 0:  # nothing is certain yet: where both errors are the same
         best = int(np.argmin(np.abs(alarms / len(low) - misses / len(high))))
     return float(cuts[best]), math.exp(float(promise[best]))
 

@@ -2,15 +2,15 @@
 
 *Many paired runs.* A test says "it is the second record" wherever its score is over a threshold. In N runs with the
 first record it is wrong a times, in N runs with the second one it is silent b times; Clopper and Pearson bound both
-error rates from above, FPR ≤ α and FNR ≤ β together with the confidence asked for. A mechanism whose trade-off curve
+error rates from above, FPR ≤ α and FNR ≤ β together with the confidence requested. A mechanism whose trade-off curve
 lies over the point (α, β) is thereby refuted. `Family` holds the curves of the very mechanism that is stated, with its
 noise multiplied by s: those with s over some s* are refuted, so that ε is at least that of s*. The curves are the
 accountant's own, no Gaussian approximation of them. The plain bound beside it knows no mechanism at all: (ε, δ) itself
 says that 1 − β ≤ e^ε α + δ, and the same with α and β exchanged.
 
-*One run with many canaries.* Each of m records is one of two by a coin of its own; r of the coins are guessed and v
-guesses are right. `one_run_epsilon` is Steinke, Nasr and Jagielski 2023, for any (ε, δ); `one_run_scale` the recursion
-of Mahloujifar, Melis and Chaudhuri 2024, for the family.
+*One run with many canaries.* Each of m records is one of two by a coin of its own; r of the random bits are guessed and
+v guesses are right. `one_run_epsilon` is Steinke, Nasr and Jagielski 2023, for any (ε, δ); `one_run_scale` the
+recursion of Mahloujifar, Melis and Chaudhuri 2024, for the family.
 
 Thresholds, scores and guesses must have been chosen without looking at the runs that are counted.
 """
@@ -26,10 +26,10 @@ import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import PrivacyError, SpecError
-from sottovoce.privacy.accounting import merge, price, whole
+from sottovoce.privacy.accounting import compute_epsilon, merge, whole
+from sottovoce.privacy.composite_events import JointEvent, SearchEvent, WholeEvent
 from sottovoce.privacy.composition import compose, moments
-from sottovoce.privacy.compound import JointEvent, SearchEvent, WholeEvent
-from sottovoce.privacy.events import Event, GaussianEvent, Hidden, Priced, Seldom
+from sottovoce.privacy.events import AccountedEvent, Event, GaussianEvent, Hidden, RandomParticipation
 
 CONFIDENCE = 0.95
 FINE = 1.0 + 1e-7
@@ -38,8 +38,8 @@ POINTS = 1 << 16
 """Of the grid on which a curve that has no formula is composed."""
 KEPT = 800
 """Points of it that are kept, of each of several grids."""
-LARGEST = 8.0
-"""Multiples of the stated noise that a test refutes are looked for up to e to this, and down to 1 over that."""
+MAX_LOG_SCALE = 8.0
+"""Multiples of the stated noise that a test refutes are searched for up to e to this, and down to 1 over that."""
 STEP = 1.01
 """How closely, where a curve has no formula: to a hundredth of the noise, on the refuted side."""
 
@@ -57,7 +57,7 @@ def most_likely(count: int | Array | IntArray, total: int, confidence: float) ->
 
 
 class Rates(NamedTuple):
-    """Error rates of a test that are certainly not exceeded, with the confidence asked for both together."""
+    """Error rates of a test that are certainly not exceeded, with the confidence requested both together."""
 
     fpr: float
     fnr: float
@@ -103,7 +103,7 @@ class Curve:
     ----------
     apart : μ of a Gaussian mechanism, for which there is a formula
     points : ε and δ(ε) of any other, at many places, every one of which bounds every test
-    slow : one answer at a time, of a mechanism that is priced as a whole
+    slow : one answer at a time, of a mechanism that is accounted as a whole
     """
 
     apart: float | None = None
@@ -126,7 +126,7 @@ class Curve:
 
 
 @lru_cache(maxsize=1024)  # audits of the same statement ask for the same ones
-def curve(event: Priced) -> Curve:
+def curve(event: AccountedEvent) -> Curve:
     """Of one participation; the same that `privacy.accounting.risk` says, at many shares of false alarms.
 
     Examples
@@ -155,9 +155,9 @@ def curve(event: Priced) -> Curve:
     return Curve(points=(np.concatenate(losses), np.concatenate(deltas)))
 
 
-def noisier(event: Priced, s: float) -> Priced:
+def noisier(event: AccountedEvent, s: float) -> AccountedEvent:
     """The event with s times its noise, in all that it is made of."""
-    if isinstance(event, Seldom | Hidden):
+    if isinstance(event, RandomParticipation | Hidden):
         return replace(event, event=_noisier(event.event, s))
     if isinstance(event, Event):
         return _noisier(event, s)
@@ -181,7 +181,7 @@ class Family:
 
     Parameters
     ----------
-    event : what is stated of the record's node, or anything else that has a price
+    event : what is stated of the record's node, or anything else that has a cost
     delta : δ of the statement
 
     Examples
@@ -192,10 +192,10 @@ class Family:
     (1.0, 1.14)
     """
 
-    def __init__(self, event: Priced, delta: float) -> None:
+    def __init__(self, event: AccountedEvent, delta: float) -> None:
         self.event, self.delta = event, delta
 
-    def at(self, s: float) -> Priced:
+    def at(self, s: float) -> AccountedEvent:
         """The event with s times its noise."""
         return self.event if s == 1.0 else noisier(self.event, s)
 
@@ -203,7 +203,7 @@ class Family:
         """What the accountant says of it; 0 where s is infinite."""
         if math.isinf(s):
             return 0.0
-        return price([self.at(s)], self.delta, lower=False).epsilon if s > 0 else math.inf
+        return compute_epsilon([self.at(s)], self.delta, lower=False).epsilon if s > 0 else math.inf
 
     def curve(self, s: float = 1.0) -> Curve:
         """The trade-off curve."""
@@ -250,11 +250,11 @@ class Family:
 
 def _first_refuted(refuted: Callable[[float], bool], finest: float = STEP) -> float:
     """The least multiple of the noise that is refuted, on a grid through 1; infinite where none is, 0 where all are."""
-    end = math.ceil(LARGEST / math.log(finest))
+    end = math.ceil(MAX_LOG_SCALE / math.log(finest))
     low, high = -end - 1, end + 1  # low is not refuted, high is, as far as is known
-    for look in (0, -end, end):
-        if low < look < high:
-            low, high = (low, look) if refuted(finest**look) else (look, high)
+    for candidate in (0, -end, end):
+        if low < candidate < high:
+            low, high = (low, candidate) if refuted(finest**candidate) else (candidate, high)
     while high - low > 1 and -end <= high and low <= end:
         middle = (low + high) // 2
         low, high = (low, middle) if refuted(finest**middle) else (middle, high)

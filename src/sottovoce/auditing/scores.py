@@ -1,4 +1,4 @@
-"""Scores: what an attacker makes of a transcript, a number a run: the larger, the more it looks like the second record.
+"""Scores: what an attacker makes of a transcript, a number a run: the larger, the more it resembles the second record.
 
 `likelihood` is the likelihood ratio of the whole transcript under the stated law, in closed form: for Gaussian noise on
 all records a sum of squares, for records that are drawn a sum of log-mixtures, for Laplace noise a sum of absolute
@@ -25,14 +25,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from sottovoce._types import Array, IntArray
-from sottovoce.auditing.stage import Stage, Transcript
+from sottovoce.auditing.runner import AuditRunner, Transcript
 from sottovoce.privacy.pairs import Pairs
-from sottovoce.privacy.release import Source, Tree
+from sottovoce.privacy.release import NoiseTerm, Tree
 
 LIKELIHOOD, UNEVEN, BETWEEN, EQUAL, LATTICE = "likelihood", "uneven", "between nodes", "equal noise", "lattice"
 WHITENED, FINAL = "whitened", "final model"
 BINS = 12
-"""Stretches of rounds whose means are told apart."""
+"""Stretches of rounds whose means are distinguished."""
 WORDS = 32
 """Bits of the angle of a Box-Muller pair of `sottovoce.streams`."""
 
@@ -63,8 +63,8 @@ class Sheet:
         )
 
 
-def sheet(stage: Stage, seen: Transcript, lattice: bool) -> Sheet:
-    """All scores of some runs; whether noise is on a lattice is asked of releases that claim not to be."""
+def sheet(stage: AuditRunner, seen: Transcript, lattice: bool) -> Sheet:
+    """All scores of some runs; whether noise is on a lattice is required of releases that claim not to be."""
     if stage.whole:
         return Sheet(seen.worlds, {}, {FINAL: seen.final})
     along, other = _along(stage, seen)
@@ -81,8 +81,8 @@ def sheet(stage: Stage, seen: Transcript, lattice: bool) -> Sheet:
     return Sheet(seen.worlds, scores, {WHITENED: lines, FINAL: seen.final})
 
 
-def _along(stage: Stage, seen: Transcript) -> tuple[Array, Array]:
-    """(R, k) what the record's node let out in the record's own direction, without what is known; and another node."""
+def _along(stage: AuditRunner, seen: Transcript) -> tuple[Array, Array]:
+    """(R, k) what the record's node released in the record's own direction, without what is known; and another node."""
     c = np.zeros((stage.worst.problem.outputs, seen.zeta.shape[-1] // stage.worst.problem.outputs))
     c[:, : stage.worst.features] = stage.worst.row / np.linalg.norm(stage.worst.row)
     way = np.mean((seen.second - seen.first) * c.ravel(), axis=(0, 1))  # which outputs it moves, and whither
@@ -98,18 +98,18 @@ def _binned(rows: Array) -> Array:
     return np.stack([part.mean(axis=1) for part in np.array_split(rows, BINS, axis=1)], axis=1)
 
 
-def likelihood(stage: Stage, seen: Transcript) -> Array:
+def likelihood(stage: AuditRunner, seen: Transcript) -> Array:
     """log of how much likelier the transcript is with the second record, by the stated law."""
     law = stage.job.release.law
     if not isinstance(law, Tree):
         return np.asarray(np.sum(by_round(stage, seen), axis=1))
     # noise of one round is made of that of others
-    shared = np.linalg.inv(covariance(law.sources(np.zeros(len(stage.rounds), np.int64), stage.rounds)))
+    shared = np.linalg.inv(covariance(law.noise_terms(np.zeros(len(stage.rounds), np.int64), stage.rounds)))
     shift, middle = seen.second - seen.first, (seen.first + seen.second) / 2
     return np.asarray(np.einsum("rkm,kl,rlm->r", shift, shared, seen.zeta - middle) / stage.spreads[0] ** 2)
 
 
-def by_round(stage: Stage, seen: Transcript) -> Array:
+def by_round(stage: AuditRunner, seen: Transcript) -> Array:
     """The same of each round on its own, where noise is fresh in each: (R, k)."""
     release, scales, rate = stage.job.release, stage.spreads, stage.means.rate
     if any(np.any(np.isnan(part)) for part in (seen.zeta, seen.absent)):
@@ -132,28 +132,28 @@ def by_round(stage: Stage, seen: Transcript) -> Array:
     return np.asarray(logs[0] - logs[1])
 
 
-def covariance(sources: Sequence[Source]) -> Array:
-    """Of the noises of several releases, in units of their scale, from the unit noises that each is made of.
+def covariance(noise_terms: Sequence[NoiseTerm]) -> Array:
+    """Of the noises of several releases, in units of their scale, from the noise terms that each is made of.
 
     Examples
     --------
-    >>> covariance(Tree(4).sources(np.zeros(4, np.int64), np.arange(1, 5)))
+    >>> covariance(Tree(4).noise_terms(np.zeros(4, np.int64), np.arange(1, 5)))
     array([[ 1., -1.,  0.,  0.],
            [-1.,  2.,  0., -1.],
            [ 0.,  0.,  1., -1.],
            [ 0., -1., -1.,  3.]])
     """
-    size = 1 + max(int(source.rows.max(initial=-1)) for source in sources)
+    size = 1 + max(int(source.rows.max(initial=-1)) for source in noise_terms)
     places: dict[tuple[bool, int, int], Array] = {}
-    for source in sources:
+    for source in noise_terms:
         for row, owner, t, factor in zip(*(part.tolist() for part in source[:4]), strict=True):
             places.setdefault((source.shared, owner, t), np.zeros(size))[row] += factor
     made = np.stack(list(places.values()))
     return made.T @ made
 
 
-def _between_pairs(stage: Stage, seen: Transcript) -> tuple[Array, Array]:
-    """What other nodes' releases tell of the record's node's noise, taken out; and the scale of what is left.
+def _between_pairs(stage: AuditRunner, seen: Transcript) -> tuple[Array, Array]:
+    """What other nodes' releases reveal the record's node's noise, taken out; and the scale of what is left.
 
     Of Gaussian noises with precision P, node i's given all others is theirs times −P_ij/P_ii, and its variance 1/P_ii.
     """
@@ -172,7 +172,7 @@ def _between_pairs(stage: Stage, seen: Transcript) -> tuple[Array, Array]:
     return known, scales
 
 
-def equal_noise(stage: Stage, seen: Transcript) -> Array:
+def equal_noise(stage: AuditRunner, seen: Transcript) -> Array:
     """How much closer to another node's noise, in units of its scale, the second record brings what is left."""
     sigma = np.take(stage.job.release.sigma, stage.kept)
     theirs = seen.others / sigma[min(1, len(sigma) - 1)]
@@ -181,7 +181,7 @@ def equal_noise(stage: Stage, seen: Transcript) -> Array:
     return np.asarray(np.log(np.maximum(off[0], 1e-300)) - np.log(np.maximum(off[1], 1e-300)))
 
 
-def lattice_fit(stage: Stage, seen: Transcript) -> Array:
+def lattice_fit(stage: AuditRunner, seen: Transcript) -> Array:
     """How much better the second record puts what is left on the lattice of 2³² angles; the best round counts."""
     fits = []
     for mean in (seen.first, seen.second):
@@ -199,9 +199,9 @@ class Line:
     def __init__(self, features: Array, worlds: IntArray) -> None:
         groups = [features[worlds == w] for w in (0, 1)]
         means = [group.mean(axis=0) for group in groups]
-        centred = np.concatenate([group - mean for group, mean in zip(groups, means, strict=True)])
-        size = np.maximum(np.sqrt(np.mean(np.square(centred), axis=0)), 1e-300)
-        spread = (centred / size).T @ (centred / size) / len(centred)
+        centered = np.concatenate([group - mean for group, mean in zip(groups, means, strict=True)])
+        size = np.maximum(np.sqrt(np.mean(np.square(centered), axis=0)), 1e-300)
+        spread = (centered / size).T @ (centered / size) / len(centered)
         values, ways = np.linalg.eigh(spread)
         gap = ways.T @ ((means[1] - means[0]) / size)
         self.weights = (ways @ (gap / np.maximum(values, 1e-13))) / size

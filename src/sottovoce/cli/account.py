@@ -7,23 +7,23 @@ and the truth on one screen.
 import json as json_
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
 from rich.table import Table
 
-from sottovoce import within
+from sottovoce import limits
 from sottovoce.cli import screen
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.privacy import planning
 from sottovoce.privacy.events import ADJACENCY
 from sottovoce.privacy.release import ADVERSARIES, Adversary
-from sottovoce.privacy.sampling import SAMPLINGS, Full
+from sottovoce.privacy.sampling import SAMPLINGS, Fixed, Full
 from sottovoce.privacy.sampling import Sampling as Picks
 from sottovoce.privacy.statement import PrivacyStatement, number
 from sottovoce.privacy.theorem1 import Comparison, Theorem1, compare
-from sottovoce.run.build import activation_of, rounds_for_epochs
+from sottovoce.run.plan import activation_of, rounds_for_epochs
 from sottovoce.run.presets import paper_l2
 from sottovoce.run.result import Result
 from sottovoce.run.spec import Spec
@@ -38,7 +38,7 @@ Batch = Annotated[int, typer.Option("--batch", help="b.")]
 Sampling = Annotated[str, typer.Option("--sampling", help="fixed, poisson or full.")]
 Lipschitz = Annotated[float, typer.Option("--lipschitz", help="L, the bound on a record's subgradient.")]
 Delta = Annotated[float, typer.Option("--delta", help="δ.")]
-Watcher = Annotated[str, typer.Option("--adversary", help=f"Who is watching: {', '.join(ADVERSARIES)}.")]
+Watcher = Annotated[str, typer.Option("--adversary", help=f"The adversary: {', '.join(ADVERSARIES)}.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -66,27 +66,19 @@ def account(
     epsilon_claimed: Annotated[float, typer.Option("--epsilon-claimed", help="With --theorem1.")] = 1.0,
     epochs: Annotated[float, typer.Option("--epochs", help="With --theorem1, in place of --rounds.")] = 3.0,
     activation: Annotated[str, typer.Option("--activation", help="With --theorem1.")] = "edges(1)",
+    iota: Annotated[
+        float | None, typer.Option("--iota", help="With --theorem1: ι itself, in place of --activation.")
+    ] = None,
     delta0: Annotated[float, typer.Option("--delta0", help="With --theorem1.")] = 0.01,
     json: Json = False,
 ) -> None:
-    """Tell the true (ε, δ) of a node's whole participation."""
+    """Show the true (ε, δ) of a node's whole participation."""
     if verify is not None:
         _verify(verify, json)
         return
     if theorem1:
-        compare_theorem1(
-            nodes,
-            _records(records),
-            epsilon_claimed,
-            epochs,
-            rounds,
-            activation,
-            delta0,
-            lipschitz,
-            delta,
-            adversary,
-            json,
-        )
+        paper = Paper(nodes, _records(records), epsilon_claimed, epochs, rounds, activation, iota, delta0, lipschitz)
+        compare_theorem1(paper, delta, adversary, json)
         return
     watcher = ADVERSARIES.read(adversary)
     rows = []
@@ -132,7 +124,7 @@ def calibrate(
     adversary: Watcher = "transcript",
     json: Json = False,
 ) -> None:
-    """Tell the least noise σ that gives a true (ε, δ)."""
+    """Show the least noise σ that gives a true (ε, δ)."""
     watcher = ADVERSARIES.read(adversary)
     rows = []
     for q in _records(records):
@@ -156,7 +148,7 @@ def calibrate(
 
 
 def _checked(sampling: str, q: int, batch: int, lipschitz: float, rounds: int) -> Picks:
-    """How records are picked; numbers that do not go together are told by the names of their options."""
+    """Return how records are sampled; errors about numbers that contradict each other name the options."""
     if sampling not in SAMPLINGS:
         raise SpecError(f"there is no sampling '{sampling}'; choose one of fixed, poisson, full")
     if rounds < 1:
@@ -187,9 +179,7 @@ def _frame(watcher: Adversary, delta: float) -> dict[str, Any]:
 
 def _fine_print(watcher: Adversary, delta: float) -> str:
     what_if = f" [bold]A what-if only:[/] {watcher.refusal}." if watcher.refusal else ""
-    return (
-        f"δ = {delta:g}; adversary '{watcher}' sees {watcher.sees}; neighbouring data: {ADJACENCY}; {EXACT}.{what_if}"
-    )
+    return f"δ = {delta:g}; adversary '{watcher}' sees {watcher.sees}; neighboring data: {ADJACENCY}; {EXACT}.{what_if}"
 
 
 WHOLE = (
@@ -234,47 +224,68 @@ def _verify_file(path: Path) -> tuple[PrivacyStatement, str]:
     return statement, ARITHMETIC
 
 
-def compare_theorem1(
-    nodes: int,
-    records: list[int],
-    epsilon: float,
-    epochs: float,
-    rounds: int,
-    activation: str,
-    delta0: float,
-    lipschitz: float,
-    delta: float,
-    adversary: str,
-    json: bool,
-) -> None:
+class Paper(NamedTuple):
+    """A setting of the paper: n, q (of all nodes or of each), ε, T by passes or itself, ι by a scheme or itself."""
+
+    nodes: int
+    records: list[int]
+    epsilon: float
+    epochs: float
+    rounds: int
+    activation: str
+    iota: float | None
+    delta0: float
+    lipschitz: float
+
+    def claims(self) -> list[Theorem1]:
+        """What Theorem 1 says for nodes of each size."""
+        limits.check_count("the number of nodes", self.nodes, limits.NODES)
+        if len(self.records) not in (1, self.nodes):
+            raise SpecError(
+                f"give --records once, or once for each of the {self.nodes} nodes, not {len(self.records)} times"
+            )
+        if self.rounds < 0 or not (self.rounds or self.epochs > 0):
+            raise SpecError(f"epochs or rounds must be over 0, not {self.epochs} and {self.rounds}")
+        for q in self.records:
+            limits.check_count("the number of records", q, limits.RECORDS)
+        limits.check_count("the number of rounds", self.rounds, limits.ROUNDS, 0)
+        limits.check_length("the bound on a subgradient", self.lipschitz)
+        sizes = np.array(self.records * self.nodes if len(self.records) == 1 else self.records)
+        spec = paper_l2(1).replace(network__activation=self.activation)
+        iota = activation_of(spec, len(sizes)) if self.iota is None else self.iota
+        if not 0 < iota <= 1:
+            raise SpecError(f"ι is the probability that a node is active, over 0 and at most 1, not {iota}")
+        if self.rounds:
+            T = self.rounds
+        elif self.iota is None:
+            T = rounds_for_epochs(spec, sizes, self.epochs)
+        else:
+            needed = self.epochs * float(np.mean(sizes)) / iota * (1 - 1e-12)
+            T = math.ceil(min(needed, 2.0 * limits.ROUNDS))
+            limits.check_count("the number of rounds", T, limits.ROUNDS, 0)
+        return [Theorem1(self.epsilon, self.delta0, iota, self.lipschitz, q, T) for q in sorted(set(sizes.tolist()))]
+
+
+def compare_theorem1(paper: Paper, delta: float, adversary: str, json: bool) -> None:
     """Judge Theorem 1 for nodes of these sizes; the worst of them is shown."""
-    within.check_count("the number of nodes", nodes, within.NODES)
-    if len(records) not in (1, nodes):
-        raise SpecError(f"give --records once, or once for each of the {nodes} nodes, not {len(records)} times")
-    if rounds < 0 or not (rounds or epochs > 0):
-        raise SpecError(f"epochs or rounds must be over 0, not {epochs} and {rounds}")
-    for q in records:
-        within.check_count("the number of records", q, within.RECORDS)
-    within.check_count("the number of rounds", rounds, within.ROUNDS, 0)
-    within.check_length("the bound on a subgradient", lipschitz)
-    sizes = np.array(records * nodes if len(records) == 1 else records)
-    spec = paper_l2(1).but(network__activation=activation)
-    T = rounds or rounds_for_epochs(spec, sizes, epochs)
-    iota = activation_of(spec, len(sizes))
     watcher = ADVERSARIES.read(adversary)
-    found = [
-        compare(Theorem1(epsilon, delta0, iota, lipschitz, int(q), T), watcher, delta)
-        for q in sorted(set(sizes.tolist()))
-    ]
+    found = [compare(claim, watcher, delta) for claim in paper.claims()]
     worst = max(found, key=lambda c: c.epsilon)
+    claim = worst.claim
+    needed = planning.calibrate(
+        Fixed(1), claim.records, claim.rounds, claim.epsilon,
+        clip=claim.lipschitz, delta=delta, activity=claim.iota, adversary=watcher,
+    )  # fmt: skip
+    by_hand = claim.elementary_epsilon(paper.nodes, delta)
     if json:
-        screen.say_json(worst.to_dict() | {"nodes": [c.to_dict() for c in found]})
+        more = {"sigma_needed": needed, "epsilon_by_hand": by_hand, "nodes": [c.to_dict() for c in found]}
+        screen.say_json(worst.to_dict() | more)
         return
-    show(worst)
+    show(worst, needed, by_hand)
 
 
-def show(found: Comparison) -> None:
-    """The comparison as a table."""
+def show(found: Comparison, needed: float, by_hand: float) -> None:
+    """The comparison as a table; `needed` is σ for the claim, `by_hand` the bound of docs/corrigendum.md."""
     claim = found.claim
     table = Table(title="Theorem 1: what is claimed, what its proof gives, what is true", title_justify="left")
     for column in ("", "ε", "δ"):
@@ -288,15 +299,18 @@ def show(found: Comparison) -> None:
         table.add_row(name, f"{epsilon:.3g}", f"{delta:.3g}")
     table.add_row("[bold]true, at most[/]", f"[bold]{number(found.epsilon)}[/]", f"{found.delta:g}")
     table.add_row("true, at least (worst data)", number(found.epsilon_lower), f"{found.delta:g}")
+    if by_hand > 0:
+        table.add_row("more than, by two lines of arithmetic", number(by_hand), f"{found.delta:g}")
     table.add_row("true δ at the claimed ε", f"{claim.epsilon:g}", f"{found.delta_at_claim:.3g}")
     screen.out.print(table)
     state = "holds" if claim.rounds_condition() else "[red]fails[/]"
     factor = claim.rounds_needed / claim.rounds
     screen.out.print(
         f"σ = {claim.sigma:.4g} for L = {claim.lipschitz:g}, q = {claim.records:,}, ι = {claim.iota:.4g}, "
-        f"T = {claim.rounds:,}. The theorem's condition on T {state}: it asks for {claim.rounds_needed:.3g} rounds, "
-        f"{_times(factor)} as many.\nAdversary '{found.adversary}' sees {found.adversary.sees}; neighbouring "
-        f"data: {ADJACENCY}.",
+        f"T = {claim.rounds:,}. The theorem's condition on T {state}: it requires {claim.rounds_needed:.3g} rounds, "
+        f"{_times(factor)} as many.\n(ε = {claim.epsilon:g}, δ = {found.delta:g}) needs σ = {needed:.4g}, "
+        f"{needed / claim.sigma:.3g} times the printed one.\nAdversary '{found.adversary}' sees "
+        f"{found.adversary.sees}; neighboring data: {ADJACENCY}.",
         soft_wrap=True,
     )
     if found.adversary.refusal:

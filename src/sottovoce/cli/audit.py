@@ -1,8 +1,8 @@
-"""`sottovoce audit`: attack a planned or a saved run as it would be run, and tell what ε it has at least.
+"""`sottovoce audit`: attack a planned or a saved run, and show a lower bound on its ε.
 
-The target is a run file of real nodes, the folder of a saved run, or, with `--plan`, what the planner makes of public
-numbers. Nothing of anybody's records is looked at: an attacker chooses his own. The exit code is 7 where the bound
-passes the statement.
+The target is a run file of real nodes, the folder of a saved run, or, with `--plan`, the plan for public
+numbers. The audit reads no one's records: the attacker chooses its own. The exit code is 7 if the lower bound exceeds
+the stated ε.
 """
 
 import json as json_
@@ -14,30 +14,35 @@ import typer
 from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sottovoce import plugins, within
+from sottovoce import limits
 from sottovoce._types import IntArray
-from sottovoce.auditing import Audit, audit_balance, audit_look, audit_statistics, audit_targets
+from sottovoce.auditing import (
+    Audit,
+    audit_columns,
+    audit_pre_release,
+    audit_private_threshold,
+    audit_statistics,
+    audit_target_range,
+)
 from sottovoce.auditing import audit as attack_run
 from sottovoce.auditing.attack import ATTACKS, NO_PROOF, RUNS
 from sottovoce.auditing.bounds import CONFIDENCE
 from sottovoce.cli import screen
 from sottovoce.cli.report import AUDITED
-from sottovoce.engine import ENGINES
+from sottovoce.engine import ENGINES, engine_named
 from sottovoce.errors import Interrupted, SpecError
 from sottovoce.network.schedule import Schedule
 from sottovoce.node.runfile import read_run
-from sottovoce.planner import Facts, choose
-from sottovoce.privacy.balance import NO_BALANCE
-from sottovoce.privacy.moments import NO_MOMENTS
+from sottovoce.planner import PublicInputs, choose
 from sottovoce.privacy.release import ADVERSARIES
 from sottovoce.privacy.sampling import Full
 from sottovoce.privacy.statement import PERSON, number
-from sottovoce.run.result import Result, write_atomically
+from sottovoce.run.result import Result
 from sottovoce.run.spec import Spec
 from sottovoce.run.verify import again
 
 ONCE = ("statistics", "mean")
-"""Methods that let out statistics, once."""
+"""Methods that release statistics, once."""
 BROKEN = 7
 """The exit code of an audit whose bound passes the statement."""
 
@@ -81,60 +86,66 @@ def audit(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Attack a run as it would be made, and tell what ε it has at least. It proves no privacy."""
-    if engine not in ENGINES and not plugins.found("engine", engine, ENGINES):
-        raise SpecError(f"there is no engine '{engine}' to audit; choose one of {', '.join(ENGINES)}")
+    """Attack a run and show a lower bound on its ε. This does not prove privacy."""
+    attacked = engine_named(engine)
     if (target is None) == (not plan):
         raise SpecError("give a run file or a saved run, or --plan with public numbers, and not both")
     screen.writable_file(plot, "--plot")
-    within.check_count("--runs", runs, 10**8)
+    limits.check_count("--runs", runs, 10**8)
     if target is None:
-        within.check_count("the number of nodes", nodes, within.NODES)
-        chosen = choose(Facts((records,) * nodes, features, epsilon, delta, loss), sampling=sampling, rounds=rounds)
+        limits.check_count("the number of nodes", nodes, limits.NODES)
+        chosen = choose(
+            PublicInputs((records,) * nodes, features, epsilon, delta, loss), sampling=sampling, rounds=rounds
+        )
         aim = Target("the plan", chosen.spec, np.full(nodes, records), features)
     else:
         aim = _aim(target)
-    simulate = simulate or aim.simulated or not ENGINES[engine].secure
+    simulate = simulate or aim.simulated or not attacked.secure
     if seed is not None and not simulate:
         raise SpecError("a seed is for --simulate: a secure release cannot be repeated")
     drawn_from = aim.spec.seed if aim.spec.seed is not None else 0
-    found = _run(
-        aim, json, spec=aim.spec.but(seed=drawn_from if simulate else None), runs=runs, confidence=confidence,
-        attack=attack, engine=engine, seed=seed,
-    )  # fmt: skip
-    spec = aim.spec.but(seed=drawn_from if simulate else None)
-    once = _once(aim, spec, runs=runs, confidence=confidence, seed=seed)
-    told = {"audited": aim.name, "adversary": aim.spec.privacy.adversary.name} | found.to_dict()
-    told |= {when: one.to_dict() for when, one in once.items()}
+    spec = aim.spec.replace(seed=drawn_from if simulate else None)
+    found = _run(aim, json, spec=spec, runs=runs, confidence=confidence, attack=attack, engine=engine, seed=seed)
+    one_shot = _once(aim, spec, runs=runs, confidence=confidence, seed=seed)
+    _report(aim, found, one_shot, plot, json)
+    if found.broken or any(one.broken for one in one_shot.values()):
+        raise typer.Exit(BROKEN)
+
+
+def _report(aim: Target, found: Audit, one_shot: dict[str, Audit], plot: Path | None, json: bool) -> None:
+    """Save what was found beside an audited result, draw it, and print it."""
+    values = {"audited": aim.name, "adversary": aim.spec.privacy.adversary.name} | found.to_dict()
+    values |= {when: one.to_dict() for when, one in one_shot.items()}
     if aim.folder is not None:
-        write_atomically(aim.folder / AUDITED, json_.dumps(told, ensure_ascii=False, indent=2).encode())
+        kept = json_.dumps(values, ensure_ascii=False, indent=2).encode()
+        Result.load(aim.folder).restate(aim.folder, {AUDITED: kept})
     if plot is not None:
         from sottovoce.figure import draw
         from sottovoce.report.audits import picture  # Bokeh takes long to load: only when used
 
-        draw(picture(told), plot)
+        draw(picture(values), plot)
     if json:
-        screen.say_json(told)
-    else:
-        _show(aim, found)
-        for when, one in once.items():
-            which = "before the first round" if when == "before" else "after the last round"
-            screen.out.print(f"{which}: {one.verdict()}", soft_wrap=True, highlight=False)
-        if aim.folder is not None:
-            screen.out.print(f"kept in {aim.folder / AUDITED}; `sottovoce report` draws it", soft_wrap=True)
-    if found.broken or any(one.broken for one in once.values()):
-        raise typer.Exit(BROKEN)
+        screen.say_json(values)
+        return
+    _show(aim, found)
+    for when, one in one_shot.items():
+        which = "before the first round" if when == "before" else "after the last round"
+        screen.out.print(f"{which}: {one.verdict()}", soft_wrap=True, highlight=False)
+    if aim.folder is not None:
+        screen.out.print(f"kept in {aim.folder / AUDITED}; `sottovoce report` draws it", soft_wrap=True)
 
 
 def _once(aim: Target, spec: Spec, **how: Any) -> dict[str, Audit]:
-    """What is let out of rows or targets before the first round, and of scores after the last, each by itself."""
+    """Return the releases before the first round (of rows or targets) and after the last (of scores), one by one."""
     found: dict[str, Audit] = {}
-    if spec.privacy.moments != NO_MOMENTS:
-        found["before"] = audit_look(spec, aim.sizes, aim.features, **how)
-    elif spec.privacy.once is not None:
-        found["before"] = audit_targets(spec, aim.sizes, **how)
-    if spec.privacy.balance != NO_BALANCE:
-        found["after"] = audit_balance(spec, aim.sizes, **how)
+    if spec.privacy.moments:
+        found["before"] = audit_pre_release(spec, aim.sizes, aim.features, **how)
+    elif spec.privacy.distribution:
+        found["before"] = audit_columns(spec, aim.sizes, **how)
+    elif spec.privacy.quantiles:
+        found["before"] = audit_target_range(spec, aim.sizes, **how)
+    if spec.privacy.balance:
+        found["after"] = audit_private_threshold(spec, aim.sizes, **how)
     return found
 
 
@@ -144,14 +155,14 @@ def _aim(path: Path) -> Target:
         result.verify()
         spec, public = result.spec, result.public
         people = result.statement.unit == PERSON.name
-        schedule = again(spec, public, people).job.schedule
+        schedule = again(spec, public, people).schedule
         features = int(public["m"]) // spec.problem.outputs - (spec.problem.intercept > 0)
         simulated = not result.statement.secure
         return Target(str(path), spec, np.array(public["records"]), features, schedule, people, path, simulated)
     run = read_run(path)
     width = run.m // run.spec.problem.outputs - (run.spec.problem.intercept > 0)
     people = run.statement.unit == PERSON.name
-    return Target(run.name, run.spec, np.array(run.sizes), width, run.prepared.job.schedule, people)
+    return Target(run.name, run.spec, np.array(run.sizes), width, run.plan.schedule, people)
 
 
 def _run(aim: Target, quiet: bool, *, spec: Spec, **options: Any) -> Audit:

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from sottovoce._types import IntArray, Matrix
 from sottovoce.cli import screen
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.shards import Shards
@@ -20,30 +19,34 @@ Ledger = Annotated[
 
 @contextmanager
 def paying(
-    path: Path | None, what: str, spec: Spec, shards: Shards
+    path: Path | None, what: str, spec: Spec, shards: Shards, records: Shards | None = None
 ) -> Iterator[Callable[[PrivacyStatement], None] | None]:
-    """What asks the budget, if there is one, whether it allows a run, and pays for it before it is made."""
+    """Return a check that charges the budget for a run before the run starts, or refuses it; None without a budget.
+
+    `records` are all records that the run is charged for, if it does not train on some of them.
+    """
     if path is None:
         yield None
         return
-    from sottovoce.node.spending import Paid  # ledgers are loaded by those who have one
+    from sottovoce.node.budget_entries import Paid  # loaded only if there is a ledger
 
-    budget, records, paid = budget_of(path), Paid.of(spec, shards), list[str]()
-    yield lambda statement: paid.append(budget.pay(what, statement, records))
+    budget, paid = budget_of(path), list[str]()
+    payment = Paid.of(spec, shards, shards if records is None else records)
+    yield lambda statement: paid.append(budget.pay(what, statement, payment))
     for each in paid:
         budget.close(each)
 
 
 @contextmanager
-def paid(path: Path | None, what: str, statement: PrivacyStatement, X: Matrix, owner: IntArray) -> Iterator[None]:
-    """A release from held-out records, paid before it is made."""
+def paid(path: Path | None, what: str, statement: PrivacyStatement, disjoint: bool) -> Iterator[None]:
+    """An evaluation, paid before it is made; `disjoint` where its records are declared to be no part of the others."""
     if path is None:
         yield
         return
-    from sottovoce.node.spending import Paid
+    from sottovoce.node.budget_entries import Paid
 
     budget = budget_of(path)
-    run = budget.pay(what, statement, Paid(X, owner, held_out=True))
+    run = budget.pay(what, statement, Paid(held_out=disjoint))
     yield
     budget.close(run)
 

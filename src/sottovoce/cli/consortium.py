@@ -14,21 +14,22 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from sottovoce.cli import screen
-from sottovoce.consortium import certificates
+from sottovoce.consortium import certificates, logs
 from sottovoce.consortium import check as checks
 from sottovoce.consortium import project as projects
 from sottovoce.consortium.agreement import FILE, read_agreement, serial_number
 from sottovoce.consortium.certificates import write_revoked
 from sottovoce.consortium.check import command, foreground, member, server_of
 from sottovoce.consortium.evaluation import statement
-from sottovoce.consortium.gate import sealed_environment
+from sottovoce.consortium.flare_hardening import sealed_environment
+from sottovoce.consortium.lock import KitLock
 from sottovoce.consortium.project import provision
-from sottovoce.consortium.submit import COMPLETED, PATIENCE, Administrator, Status, administrator, wait_for
+from sottovoce.consortium.submit import COMPLETED, SITE_TIMEOUT, Administrator, Status, administrator, wait_for
 from sottovoce.errors import Interrupted, NetworkError, SottovoceError, SpecError
 
-app = typer.Typer(help="Train with other organisations, over NVIDIA FLARE.", no_args_is_help=True)
+app = typer.Typer(help="Train with other organizations, over NVIDIA FLARE.", no_args_is_help=True)
 
-Agreed = Annotated[Path, typer.Argument(help="consortium.toml; the schema lies beside it.")]
+Agreed = Annotated[Path, typer.Argument(help="consortium.toml; the schema is next to it.")]
 Member = Annotated[str, typer.Argument(help="Whose: a site, the server's host or the administrator.")]
 Kits = Annotated[Path, typer.Option("--out", help="Where the kits are.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -56,8 +57,8 @@ def init(
     screen.out.print(promised.verdict(), soft_wrap=True)
     screen.out.print(f"digest {agreement.run.digest}", soft_wrap=True)
     screen.err.print(
-        f"[yellow]Note:[/] {out / agreement.name / 'state'} holds the authority's private key: whoever has it can pose "
-        "as anybody. Keep it apart, or delete it once all kits are made.",
+        f"[yellow]Note:[/] {out / agreement.name / 'state'} holds the authority's private key: anyone who has it "
+        "can impersonate any member. Keep it offline, or delete it once all kits are made.",
         soft_wrap=True,
     )
 
@@ -94,11 +95,45 @@ def revoke(
 
 
 @app.command()
-def start(kit: Kit = Path()) -> None:
+def start(
+    kit: Kit = Path(),
+    foreground: Annotated[
+        bool,
+        typer.Option("--foreground", help="Stay in the foreground, as service managers want it; it always does."),
+    ] = True,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics",
+            envvar="SOTTOVOCE_METRICS",
+            help="Serve metrics for Prometheus at this port of the loopback interface, or at this Unix socket.",
+        ),
+    ] = None,
+    level: Annotated[
+        logs.Level, typer.Option("--log-level", envvar=logs.LEVEL, help="Log messages of this level and above.")
+    ] = logs.Level.INFO,
+    form: Annotated[
+        logs.Form, typer.Option("--log-format", envvar=logs.FORM, help="How lines on standard output are written.")
+    ] = logs.Form.TEXT,
+) -> None:
     """Run the server or the site that a kit is for until it is stopped; a site is checked, and waits for its server."""
-    line, server = command(kit), server_of(kit)
+    from sottovoce.consortium.metrics import served
+
+    line, lock = command(kit), KitLock(kit)
+    try:
+        with served(kit, metrics or None) as where:
+            if where is not None:
+                screen.out.print(f"metrics at {where}", soft_wrap=True, highlight=False)
+            _run_kit(kit, line, lock.file, {logs.LEVEL: level.value, logs.FORM: form.value})
+    finally:
+        lock.release()
+
+
+def _run_kit(kit: Path, line: list[str], lock: int, settings: dict[str, str]) -> None:
+    """Wait for the server, if it is a site's kit; then run it, with these settings in its environment."""
+    server = server_of(kit)
     if server is not None:
-        _refuse_unready(checks.check_kit(kit))
+        _check_ready(checks.check_kit(kit))
     notice = member(kit, read_agreement(kit / "local" / FILE)).announced(certificates.clock())
     if notice:
         screen.err.print(f"[yellow]Note:[/] {screen.plain(notice)}", soft_wrap=True)
@@ -111,9 +146,9 @@ def start(kit: Kit = Path()) -> None:
                 wait_for(*server, inf)
             except KeyboardInterrupt:
                 raise Interrupted("stopped waiting for the server; nothing was started") from None
-    environment, pipe = sealed_environment(kit, os.environ)
+    environment, pipe = sealed_environment(kit, {**os.environ, **settings})
     sys.stdout.flush()
-    code = foreground(line, environment, pipe)
+    code = foreground(line, environment, pipe, lock)
     if code:
         raise NetworkError(f"it ended by itself, with exit code {code}; the lines above say why")
 
@@ -125,7 +160,7 @@ def submit(
     json: Json = False,
 ) -> None:
     """Start the run, or let a paused one go on where it was."""
-    with administrator(kit, PATIENCE) as admin:
+    with administrator(kit, SITE_TIMEOUT) as admin:
         job = admin.submit()
         if follow:
             _watch(admin, job, json)
@@ -144,7 +179,7 @@ def status(
     json: Json = False,
 ) -> None:
     """Show how far the latest run is at every site."""
-    with administrator(kit, PATIENCE) as admin:
+    with administrator(kit, SITE_TIMEOUT) as admin:
         job = admin.latest()
         if follow:
             _watch(admin, job, json)
@@ -153,8 +188,13 @@ def status(
         screen.say_json(found._asdict())
         return
     screen.out.print(f"{found.job}: {found.state}")
+    if found.why:
+        screen.out.print(f"  {screen.plain(found.why)}", soft_wrap=True)
     for name, row in found.progress.items():
-        screen.out.print(f"  {name}: round {row['round']} of {row['rounds']}{_waits(row)}")
+        screen.out.print(f"  {name}: {row['state'] or 'running'}, round {row['round']} of {row['rounds']}{_waits(row)}")
+    silent = [site.name for site in admin.agreement.sites if site.name not in found.progress]
+    if found.state == "RUNNING" and silent:
+        screen.out.print(f"  {', '.join(silent)}: no answer yet; its job starts, or reads its records", soft_wrap=True)
 
 
 @app.command()
@@ -166,24 +206,24 @@ def watch(
     """Serve a page, on this machine alone, of sites, rounds, who waits for whom, budgets and the statement."""
     from sottovoce.consortium.project import kind_of
     from sottovoce.pages.server import serve
-    from sottovoce.pages.watch import looking, page
+    from sottovoce.pages.watch import page, watched_run
 
     def ready(address: str) -> None:
         screen.out.print(f"watching at {address} until Ctrl-C", soft_wrap=True, highlight=False)
 
     if kind_of(kit) == "admin":
-        with administrator(kit, PATIENCE) as admin:
-            agreement, look = looking(kit, admin)
-            serve(page(look, agreement), port, show, ready)
+        with administrator(kit, SITE_TIMEOUT) as admin:
+            agreement, read_status = watched_run(kit, admin)
+            serve(page(read_status, agreement), port, show, ready)
     else:
-        agreement, look = looking(kit, None)
-        serve(page(look, agreement), port, show, ready)
+        agreement, read_status = watched_run(kit, None)
+        serve(page(read_status, agreement), port, show, ready)
 
 
 @app.command()
 def stop(kit: AdminKit = Path(), json: Json = False) -> None:
     """End the run's job, so that all sites rest; nothing is lost, and `submit` lets it go on where it was."""
-    with administrator(kit, PATIENCE) as admin:
+    with administrator(kit, SITE_TIMEOUT) as admin:
         ended = admin.stop()
     if json:
         screen.say_json({"stopped": ended})
@@ -195,9 +235,9 @@ def stop(kit: AdminKit = Path(), json: Json = False) -> None:
 
 @app.command()
 def who(kit: AdminKit = Path(), json: Json = False) -> None:
-    """Tell which sites are connected, which are missing, and when the server last heard of each."""
-    with administrator(kit, PATIENCE) as admin:
-        found = admin.who(PATIENCE)
+    """Show which sites are connected, which are missing, and when the server last heard of each."""
+    with administrator(kit, SITE_TIMEOUT) as admin:
+        found = admin.who(SITE_TIMEOUT)
     if json:
         screen.say_json({"sites": [each._asdict() for each in found]})
         return
@@ -210,7 +250,7 @@ def who(kit: AdminKit = Path(), json: Json = False) -> None:
 @app.command()
 def results(kit: AdminKit = Path(), json: Json = False) -> None:
     """Fetch what everybody may know of the latest run: its statement, and how often the model was right."""
-    with administrator(kit, PATIENCE) as admin:
+    with administrator(kit, SITE_TIMEOUT) as admin:
         _show_results(admin.results(admin.latest()), json)
 
 
@@ -218,13 +258,14 @@ def check(
     kit: Annotated[Path, typer.Argument(help="The site's kit.")] = Path(),
     json: Json = False,
 ) -> None:
-    """Look for anything that would keep this site from joining, and greet the server; no record leaves the site."""
-    findings = checks.check_kit(kit)
+    """Check everything that this site needs to join, and contact the server. No record leaves the site."""
+    with screen.owner_notes() as note:
+        findings = checks.check_kit(kit, note)
     bad = [finding for finding in findings if not finding.good]
     if json:
         met = any(finding.what == checks.CONNECTION and finding.good and not finding.notice for finding in findings)
-        told = [finding._asdict() for finding in findings]
-        screen.say_json({"ready": not bad, "connected": met, "findings": told})
+        rows = [finding._asdict() for finding in findings]
+        screen.say_json({"ready": not bad, "connected": met, "findings": rows})
     else:
         table = Table(box=None, padding=(0, 2), show_header=False)
         table.add_column(no_wrap=True)
@@ -235,10 +276,10 @@ def check(
             mark = "[red]no[/]" if not finding.good else "[yellow]soon[/]" if finding.notice else "[green]ok[/]"
             table.add_row(mark, finding.what, screen.plain(said))
         screen.out.print(table)
-    _refuse_unready(findings)
+    _check_ready(findings)
 
 
-def _refuse_unready(findings: list[checks.Finding]) -> None:
+def _check_ready(findings: list[checks.Finding]) -> None:
     bad = [finding for finding in findings if not finding.good]
     if bad:
         raise SpecError(f"this site is not ready: {bad[0].what}: {bad[0].detail}")
@@ -262,7 +303,7 @@ def _watch(admin: Administrator, job: str, quiet: bool) -> None:
     except KeyboardInterrupt:
         raise Interrupted("stopped watching; the run goes on: see `sottovoce consortium status`") from None
     if last.state != COMPLETED:
-        reason = ""
+        reason = f" ({last.why})" if last.why else ""
         with suppress(SottovoceError):
             failed = admin.results(job).get("failed") or {}
             reason = f" ({'; '.join(f'{name}: {code}' for name, code in failed.items())})"

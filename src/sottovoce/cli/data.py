@@ -10,13 +10,13 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table as Columns
 
-from sottovoce import within
+from sottovoce import limits
 from sottovoce.cli import screen
 from sottovoce.data.fetch import SOURCES, cache_folder, fetch, found
 from sottovoce.data.standins import epsilon_like, rcv1_like
 from sottovoce.data.tables import Table, save_table
 from sottovoce.errors import Interrupted
-from sottovoce.rows import is_sparse
+from sottovoce.matrices import is_sparse
 
 app = typer.Typer(help="Fetch real data sets, or make stand-ins for them.", no_args_is_help=True)
 
@@ -118,7 +118,7 @@ def make(
     json: Json = False,
 ) -> None:
     """Make a stand-in for one of the paper's data sets, as an .npz file."""
-    n_records = SIZES[name][0] if records is None else within.check_count("--records", records, 10**8, 0)
+    n_records = SIZES[name][0] if records is None else limits.check_count("--records", records, 10**8, 0)
     maker = epsilon_like if name is StandIn.EPSILON else rcv1_like
     path = out if out is not None else Path(f"{name}.t.npz" if test else f"{name}.npz")
     with _bar(name, "writing", json, MofNCompleteColumn(), "stopped; nothing was written") as update:
@@ -142,7 +142,7 @@ def _summary(table: Table) -> dict[str, Any]:
 
 @contextmanager
 def _bar(title: str, after: str, quiet: bool, amount: Any, stopped: str) -> Iterator[Update | None]:
-    """A progress bar where somebody looks; Ctrl-C ends in a sentence."""
+    """Show a progress bar on a terminal; Ctrl-C ends with a one-line message."""
     try:
         if quiet or not screen.err.is_terminal:
             yield None

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from sottovoce import within
+from sottovoce import limits
 from sottovoce.algorithm.method import constant
 from sottovoce.cli import screen
-from sottovoce.cli.records import deal, from_table
+from sottovoce.cli.records import from_table, partition_records
 from sottovoce.cli.report import NAME, write_report
 from sottovoce.data.embedded import EMBEDDED, embedded
 from sottovoce.network.activation import Everyone
@@ -20,8 +20,9 @@ from sottovoce.privacy.sampling import Poisson
 from sottovoce.privacy.statement import number
 from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.optimum import optimum
-from sottovoce.problem.regularisers import l2
-from sottovoce.run.build import make_problem, rounds_for_epochs
+from sottovoce.problem.regularizers import l2
+from sottovoce.run.build import make_problem
+from sottovoce.run.plan import rounds_for_epochs
 from sottovoce.run.presets import paper_l2
 from sottovoce.run.result import NOT_PRIVATE, Result
 from sottovoce.run.solve import solve
@@ -35,7 +36,7 @@ def demo(
     nodes: Annotated[int, typer.Option(help="How many nodes share it.")] = 20,
     epsilon: Annotated[float, typer.Option(help="ε, claimed by the paper's noise and kept by ours.")] = 0.8,
     delta: Annotated[float, typer.Option(help="δ.")] = 1e-5,
-    adversary: Annotated[str, typer.Option(help="Who is watching; runs face 'transcript' only.")] = "transcript",
+    adversary: Annotated[str, typer.Option(help="The adversary; runs face 'transcript' only.")] = "transcript",
     seed: Annotated[int, typer.Option(help="Another seed, another run.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Save the results here.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Take the place of other results there.")] = False,
@@ -43,19 +44,19 @@ def demo(
 ) -> None:
     """Watch nodes train an SVM by gossip: without noise, with the paper's noise, with honest noise."""
     Streams(seed)  # refuses a seed that is none
-    within.check_count("the number of nodes", nodes, within.NODES)
+    limits.check_count("the number of nodes", nodes, limits.NODES)
     screen.writable(out)
     table = embedded(data)
     loss = LOSSES.make("hinge" if data != "diabetes" else "absolute")
-    dealt = deal(from_table(table, 1.0, loss), loss, nodes=nodes, seed=seed)
-    base = paper_l2(1).but(problem__loss=loss, problem__h=l2(0.01), privacy__delta=delta, seed=seed)
-    base = base.but(privacy__adversary=adversary)
-    batch = min(BATCH, int(dealt.shards.sizes.min()))
+    partitioned = partition_records(from_table(table, 1.0, loss), loss, nodes=nodes, seed=seed)
+    base = paper_l2(1).replace(problem__loss=loss, problem__h=l2(0.01), privacy__delta=delta, seed=seed)
+    base = base.replace(privacy__adversary=adversary)
+    batch = min(BATCH, int(partitioned.shards.sizes.min()))
     runs = {
         "no noise": base,
-        "paper's noise": base.but(privacy__noise=NOISES.make("theorem1", min(epsilon, 1.0))),  # stated up to 1
-        "honest noise": base.but(privacy__noise=Private(epsilon)),
-        "honest noise, batches": base.but(
+        "paper's noise": base.replace(privacy__noise=NOISES.make("theorem1", min(epsilon, 1.0))),  # stated up to 1
+        "honest noise": base.replace(privacy__noise=Private(epsilon)),
+        "honest noise, batches": base.replace(
             privacy__noise=Private(epsilon),
             privacy__sampling=Poisson(batch),
             network__activation=Everyone(),
@@ -68,12 +69,12 @@ def demo(
         f"train a linear model by gossip, in {EPOCHS:g} passes over the data: one random pair with one record each at "
         f"a time or, in the last run, everybody with a random batch of about {batch}."
     )
-    f_star = optimum(make_problem(base.problem, dealt.shards), gap=1e-6).value
+    f_star = optimum(make_problem(base.problem, partitioned.shards), gap=1e-6).value
     results: dict[str, Result] = {}
     for name, spec in runs.items():
-        spec = spec.but(algorithm__rounds=rounds_for_epochs(spec, dealt.shards.sizes, EPOCHS))
+        spec = spec.replace(algorithm__rounds=rounds_for_epochs(spec, partitioned.shards.sizes, EPOCHS))
         with screen.bar(f"{name:<22}", quiet=json) as progress:
-            results[name] = solve(spec, dealt.shards, f_star=f_star, progress=progress, **dealt.names)
+            results[name] = solve(spec, partitioned.shards, f_star=f_star, progress=progress, **partitioned.names)
     if out is not None:
         for name, result in results.items():
             result.save(out / name.replace("'s", "").replace(",", "").replace(" ", "-"), force=force)

@@ -1,6 +1,7 @@
 """Options in groups: a group is a dataclass, defined once, and every verb that takes it takes all of its options."""
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -8,14 +9,16 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from sottovoce import within
-from sottovoce.cli.records import NODES, Dealt, Records, deal, from_schema, from_table
-from sottovoce.data.dialect import Dialect, found
-from sottovoce.data.load import Told, format_of, load
-from sottovoce.data.schema import Schema, read_schema
+from sottovoce import limits
+from sottovoce.cli.records import NODES, Partitioned, Records, from_public, from_schema, from_table, partition_records
+from sottovoce.data.dialect import Dialect
+from sottovoce.data.layout import Layout, complete, names_in, width_of
+from sottovoce.data.load import ReadProgress, format_of, load
+from sottovoce.data.policy import ReadPolicy
+from sottovoce.data.schema import Label, Schema, plain_columns, read_schema
 from sottovoce.data.tables import Table
 from sottovoce.errors import SpecError
-from sottovoce.planner.terms import Weighing
+from sottovoce.planner.shared_settings import Weighing
 from sottovoce.problem.losses import Loss
 
 
@@ -55,7 +58,9 @@ def _parameter(field: "Field[Any]", kind: Any) -> inspect.Parameter:
 
 
 DATA = "Data"
-Format = Annotated[str | None, option("--format", "svmlight, csv, tsv, parquet or npz, if the name lies.", DATA)]
+Format = Annotated[
+    str | None, option("--format", "svmlight, csv, tsv, parquet or npz, by default from the file name.", DATA)
+]
 
 
 @dataclass(frozen=True)
@@ -66,16 +71,16 @@ class FileFlags:
     group: Annotated[str | None, option("--group", "The owner's column: one node for each value.", DATA)] = None
     format: Format = None
     separator: Annotated[
-        str | None, option("--separator", "Between columns: comma, semicolon, tab, bar; else found.", DATA)
+        str | None, option("--separator", "Between columns: comma (the default), semicolon, tab, bar.", DATA)
     ] = None
-    decimal: Annotated[str | None, option("--decimal", "Before decimals: point or comma; else found.", DATA)] = None
-    encoding: Annotated[
-        str | None, option("--encoding", "Of a text: utf-8, cp1252, latin-1, utf-16; else found.", DATA)
-    ] = None
+    decimal: Annotated[str | None, option("--decimal", "Before decimals: point (the default) or comma.", DATA)] = None
+    encoding: Annotated[str | None, option("--encoding", "Of a text: utf-8 (the default), cp1252, latin-1.", DATA)] = (
+        None
+    )
 
     @property
     def dialect(self) -> Dialect:
-        """As much of it as was given; the rest is found from a text's first lines."""
+        """As much of it as was given; a simulation guesses the rest, a run with a guarantee takes the defaults."""
         return Dialect(self.separator, self.decimal, self.encoding)
 
     def load(self, path: Path, **more: Any) -> Table:
@@ -89,14 +94,32 @@ class FileFlags:
 
 
 @dataclass(frozen=True)
-class RecordFlags(FileFlags):
+class ReadFlags(FileFlags):
+    """The same, and what an svmlight file does not say of itself."""
+
+    first_index: Annotated[
+        int | None,
+        option("--first-index", "0 or 1: the index of the first feature (svmlight); needed without a seed.", DATA),
+    ] = None
+
+    @property
+    def layout(self) -> Layout:
+        """All of it that was given."""
+        if self.first_index not in (None, 0, 1):
+            raise SpecError(f"--first-index is 0 or 1, not {self.first_index}")
+        named = self.label, self.group, getattr(self, "unit", None)
+        return Layout(*named, self.first_index, self.dialect.separator, self.dialect.decimal, self.encoding)
+
+
+@dataclass(frozen=True)
+class RecordFlags(ReadFlags):
     """What is publicly said of the records of a file: a schema, or what clean numbers need."""
 
     schema: Annotated[
         Path | None, option("--schema", "What the columns are, publicly: see `sottovoce schema FILE`.", DATA)
     ] = None
     unit: Annotated[
-        str | None, option("--unit", "The person's column: the guarantee is for all rows of one.", DATA)
+        str | None, option("--user-id", "Column of person ids: the guarantee covers all rows of a person.", DATA)
     ] = None
     classes: Annotated[
         str | None, option("--classes", "The labels, −1 first, as in no,yes: public, not read off the data.", DATA)
@@ -116,41 +139,121 @@ class RecordFlags(FileFlags):
         bool, option("--unit-rows", "Scale rows over it down: for directions, not for raw columns.", DATA)
     ] = False
     features: Annotated[
-        int | None, option("--features", "Number of features (svmlight): public, not read off the data.", DATA)
-    ] = None
-    first_index: Annotated[
-        int | None, option("--first-index", "Whether indices count from 0 or 1 (svmlight), likewise.", DATA)
+        int | None, option("--features", "Number of features (svmlight): public; needed without a seed.", DATA)
     ] = None
 
     def agreed(self) -> Schema | None:
         """The schema, if one was named, in the dialect that was given."""
         if self.schema is None:
             return None
-        own = {f.name for f in fields(RecordFlags)} - {"format", "separator", "decimal", "encoding", "schema"}
+        how = {"format", "separator", "decimal", "encoding", "first_index", "schema"}
+        own = {f.name for f in fields(RecordFlags)} - how
         twice = [f.name for f in fields(RecordFlags) if f.name in own and getattr(self, f.name)]
         if twice:
             raise SpecError(f"the schema says what --{twice[0].replace('_', '-')} would; leave the option out")
-        return self.spoken(read_schema(self.schema))
+        schema = self.spoken(read_schema(self.schema))
+        if self.first_index is None:
+            return schema
+        if schema.first_index not in (None, self.first_index):
+            raise SpecError(f"the schema says first_index = {schema.first_index}; leave --first-index out")
+        return replace(schema, first_index=self.layout.first_index)
+
+    def layout_of(self, path: Path, policy: ReadPolicy) -> Layout:
+        """How the file is written, to be kept with the run."""
+        schema = self.agreed()
+        if schema is None:
+            return complete(self.layout, path, self.format, policy)
+        said = schema.dialect
+        layout = Layout(None, None, None, schema.first_index, said.separator, said.decimal, said.encoding)
+        return complete(layout, path, self.format, policy)
 
     def records(
-        self, path: Path, loss: Loss | None = None, told: Told | None = None, like: Records | None = None
+        self,
+        path: Path,
+        loss: Loss | None = None,
+        on_read: ReadProgress | None = None,
+        template: Records | None = None,
+        *,
+        policy: ReadPolicy,
+        clipped: bool = False,
     ) -> Records:
-        """The records of a file; with the classes and the number of features of others, if they are to be alike."""
+        """The records of a file.
+
+        Parameters
+        ----------
+        path, loss : the file, and the loss that the records are for
+        on_read : called with the number of records read so far
+        template : records whose classes and number of features these must have
+        policy : what may be inferred from the records, and how unusable records are treated
+        clipped : whether to keep rows over the bound unchanged, because their subgradients are clipped
+        """
         schema = self.agreed()
         if schema is not None:
-            return from_schema(schema, schema.read(path, self.format, told), str(path))
+            return from_schema(schema, schema.read(path, self.format, on_read, policy), str(path), policy)
+        if not policy.guess:
+            schema = self.public_schema(path, loss, policy)
+            bound = None if clipped else self.bound
+            records = from_public(schema, schema.read(path, self.format, on_read, policy), str(path), bound, policy)
+            return replace(records, bound=self.bound)
         table = self.load(
             path,
-            n_features=self.features if like is None else like.X.shape[1],
+            n_features=self.features if template is None else template.X.shape[1],
             first_index=self.first_index,
             unit=self.unit,
             columns=_listed(self.columns),
             drop=_listed(self.drop) or (),
-            told=told,
+            on_read=on_read,
         )
-        bound = 1.0 if self.row_norm is None else self.row_norm
-        classes, positive = (self.public_classes, self.positive) if like is None else (like.classes, None)
+        bound = self.bound
+        classes, positive = (self.public_classes, self.positive) if template is None else (template.classes, None)
         return from_table(table, bound, loss, classes, positive, self.public_range, shorten=self.unit_rows)
+
+    @property
+    def bound(self) -> float:
+        """R, the public bound on a row without a schema."""
+        return 1.0 if self.row_norm is None else self.row_norm
+
+    def public_schema(self, path: Path, loss: Loss | None, policy: ReadPolicy) -> Schema:
+        """What the options and a file's header say of clean numbers: with a guarantee its records decide nothing."""
+        names = names_in(path, self.format, self.dialect, policy)
+        width = self.features or width_of(path, self.format)
+        real = self.public_range is not None or (loss is not None and loss.targets == "real")
+        missing = {
+            "--classes no,yes (or --target-bounds 0,100)": self.classes is None and not real,
+            "--features 123": names is None and width is None,
+            "--first-index 1 (or 0)": format_of(path, self.format) == "svmlight" and self.first_index is None,
+        }
+        wanted = [option for option, needed in missing.items() if needed]
+        if wanted:
+            raise SpecError(
+                "without a seed nothing may be found from the records of a file; give "
+                f"{', '.join(wanted)}, or a schema (--schema); --seed makes the run a simulation"
+            )
+        label = self._public_label(real)
+        if names is not None:
+            return plain_columns(names, label, self.layout, str(path), _listed(self.columns), _listed(self.drop) or ())
+        if any((self.label, self.group, self.unit, self.columns, self.drop)):
+            kind = format_of(path, self.format)
+            raise SpecError(
+                f"{kind} files have no named columns, so no label or group can be named; use CSV or Parquet"
+            )
+        limits.check_count("--features", width, limits.FEATURES)
+        return Schema(label, numbered=int(width or 0), plain=True, first_index=self.first_index)
+
+    def _public_label(self, real: bool) -> Label:
+        """The classes or the range of the target, by options alone; the column's name is still open."""
+        classes = self.public_classes
+        if real:
+            if classes is not None or self.positive is not None:
+                raise SpecError("--classes and --positive go with classes, not with a regression; leave them out")
+            return Label("", None, *(self.public_range or (-math.inf, math.inf)))
+        if classes is None:
+            raise SpecError("without a seed the classes must be named (--classes no,yes)")
+        if self.positive is not None:
+            classes = _with_last(classes, self.positive)
+        if len(set(classes)) < len(classes):
+            raise SpecError("the classes must differ; name each of them once")
+        return Label("", classes)
 
     @property
     def public_classes(self) -> tuple[str, ...] | None:
@@ -165,37 +268,6 @@ class RecordFlags(FileFlags):
         """The range of targets, if it was given."""
         return None if self.target_bounds is None else read_range(self.target_bounds)
 
-    def leaks(self, path: Path, classified: bool) -> list[str]:
-        """What was read off the data although it ought to be public, in the estimators' words."""
-        found_out: list[str] = []
-        kind, agreed = format_of(path, self.format), self.agreed()
-        dialect = self.dialect if agreed is None else agreed.dialect
-        if kind in ("csv", "tsv") and not (dialect.separator and dialect.decimal and dialect.encoding):
-            found_out.append(
-                f"the dialect was not given: {found(path, dialect).words} was found from the first lines, and a record "
-                "there may change how all are read; say it (--separator, --decimal, --encoding), or give a schema "
-                "that does."
-            )
-        if agreed is not None:
-            return found_out
-        if self.classes is None and classified:
-            found_out.append(
-                "classes was not given: the classes were read off the data, and that somebody has a rare one may be "
-                "telling; give the public list of classes (--classes no,yes)."
-            )
-        if kind == "svmlight":
-            if self.features is None:
-                found_out.append(
-                    "features was not given: the number of features was read off the data, and whoever has the last of "
-                    "them is given away; give the public number (--features)."
-                )
-            if self.first_index is None:
-                found_out.append(
-                    "first-index was not given: whether indices count from 0 or from 1 was read off the data, and one "
-                    "record can change it for all; say which (--first-index)."
-                )
-        return found_out
-
     @property
     def caution(self) -> str:
         """What a plan cannot know of these columns; empty where a schema has brought them to a common scale."""
@@ -203,8 +275,8 @@ class RecordFlags(FileFlags):
             return ""
         what = "scaled down to one length" if self.unit_rows else f"in units of {self.row_norm:g}"
         return (
-            f"That is beside the best model of rows {what}. What raw columns in different units lose by it, which may "
-            "be nearly all, no public number tells: bring them to a common scale by a schema (sottovoce schema FILE)."
+            f"The forecast compares with the best model of rows {what}. Raw columns in different units may lose nearly "
+            "all of their information, and no public number shows it: scale them by a schema (sottovoce schema FILE)."
         )
 
 
@@ -214,37 +286,53 @@ class DataFlags(RecordFlags):
 
     file: Annotated[Path, typer.Argument(help="Training records: svmlight, CSV or Parquet; also .gz, .bz2, .xz, .zst.")]
     test: Annotated[Path | None, option("--test", "Held-out records, for the accuracy shown.", DATA)] = None
-    nodes: Annotated[int | None, option("--nodes", f"Deal the records to this many nodes ({NODES}).", DATA)] = None
-    deal: Annotated[str, option("--deal", "How: even, in_order or dirichlet:0.3 (skewed labels).", DATA)] = "even"
+    nodes: Annotated[int | None, option("--nodes", f"Partition the records to this many nodes ({NODES}).", DATA)] = None
+    partition: Annotated[
+        str, option("--partition", "How to partition: even, in_order or dirichlet:0.3 (skewed labels).", DATA)
+    ] = "even"
 
-    def dealt(
+    def partitioned(
         self,
         loss: Loss | None,
         seed: int | None,
         planned: bool,
+        policy: ReadPolicy,
         clipped: bool = False,
-        weigh: Callable[[tuple[Any, ...]], Weighing] | None = None,
-        told: Told | None = None,
-    ) -> Dealt:
-        """The files, dealt out to the nodes; `clipped` where long rows are taken, and their subgradients clipped."""
+        weighing_of: Callable[[tuple[Any, ...]], Weighing] | None = None,
+        on_read: ReadProgress | None = None,
+    ) -> Partitioned:
+        """Return the records, partitioned over the nodes; `clipped`: keep long rows and clip their subgradients."""
         if seed is not None:
-            within.check_count("--seed", seed, 2**128 - 1, 0)
-        if self.group is not None and self.deal != "even":
-            raise SpecError("--group and --deal contradict each other; give one of them")
-        records = self.records(self.file, loss, told)
+            limits.check_count("--seed", seed, 2**128 - 1, 0)
+        if self.group is not None and self.partition != "even":
+            raise SpecError("--group and --partition contradict each other; give one of them")
+        records = self.records(self.file, loss, on_read, policy=policy, clipped=clipped)
         chosen = records.loss(loss, planned)
         if not clipped:
-            records.refuse_long()
+            records.check_row_norms()
         weighing = None
-        if weigh is not None:
+        if weighing_of is not None:
             if records.classes is None:
                 raise SpecError("--class-weight and --prior go with classes, not with a regression; leave them out")
-            weighing = weigh(records.classes)
-        test = None if self.test is None else self.records(self.test, loss, like=records)
-        return deal(
-            records, chosen, test=test, nodes=self.nodes, how=self.deal, seed=seed, weighing=weighing,
+            weighing = weighing_of(records.classes)
+        test = (
+            None
+            if self.test is None
+            else self.records(self.test, loss, template=records, policy=policy, clipped=clipped)
+        )
+        return partition_records(
+            records, chosen, test=test, nodes=self.nodes, how=self.partition, seed=seed, weighing=weighing,
             bounded=not clipped,
         )  # fmt: skip
+
+
+def _with_last(classes: tuple[str, ...], positive: str) -> tuple[str, ...]:
+    """Two classes with this one as the second, +1."""
+    if len(classes) > 2:
+        raise SpecError("--positive is the one of two classes that counts as +1; of several there is none")
+    if positive not in classes:
+        raise SpecError(f"--positive is one of --classes ({', '.join(classes)}), not '{positive}'")
+    return (*(name for name in classes if name != positive), positive)
 
 
 def _listed(text: str | None) -> list[str] | None:
@@ -263,7 +351,7 @@ def read_range(text: str) -> tuple[float, float]:
         low, high = (float(part) for part in text.split(","))
     except ValueError:
         low, high = 1.0, 0.0
-    if not float("-inf") < low < high < float("inf"):
+    if not (float("-inf") < low < high < float("inf") and high - low < float("inf")):
         raise SpecError(f"a public range is two finite numbers, the lower one first, as in 0,100, not '{text}'")
     return low, high
 

@@ -73,7 +73,7 @@ def export(
     out: Annotated[Path | None, typer.Option("--out", help="A file, in place of the screen.")] = None,
     json: Annotated[bool, typer.Option("--json", help="It is always JSON.")] = True,
 ) -> None:
-    """Write the whole ledger and the peers' high-water marks as JSON, for somebody else to keep."""
+    """Write the whole ledger and the peers' high-water marks as JSON, for another party to keep."""
     screen.writable_file(out)
     found = exported(Store(folder, reading=True))
     if out is None:

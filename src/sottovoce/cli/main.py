@@ -1,13 +1,19 @@
 """The command's entry: the verbs, and what becomes of an error."""
 
+import errno
 import os
+import signal
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
+from typing import Annotated, Any
 
 import typer
 
+from sottovoce._renamed import current_options, error_kind
 from sottovoce._version import __version__
-from sottovoce.cli import consortium, data, ledger, node, screen, voice
+from sottovoce.cli import consortium, data, help, ledger, node, screen
 from sottovoce.cli.account import account, calibrate
 from sottovoce.cli.audit import audit
 from sottovoce.cli.compare import compare
@@ -23,6 +29,7 @@ from sottovoce.cli.sweep import sweep
 from sottovoce.cli.train import train
 from sottovoce.cli.tune import tune
 from sottovoce.errors import SottovoceError
+from sottovoce.extension import AVAILABLE
 
 app = typer.Typer(
     name="sottovoce",
@@ -35,7 +42,8 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"sottovoce {__version__}")
+        kind = "" if AVAILABLE else " (without its native extension: large runs are slow)"
+        typer.echo(f"sottovoce {__version__}{kind}")
         raise typer.Exit()
 
 
@@ -60,52 +68,77 @@ app.add_typer(consortium.app, name="consortium")
 node.app.command()(consortium.check)
 
 
-STOPPED, TERMINATED, BUG = 130, 143, 70
+STOPPED, TERMINATED, BUG, UNWRITTEN = 130, 143, 70, 74
 TRACE = "SOTTOVOCE_TRACEBACK"
 """Set in the environment, it shows where a bug is."""
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, or SIGHUP: the command ends as after Ctrl-C, with an exit code of its own."""
+
+
 def main() -> None:
-    """Run the command; an error that the user can mend is one sentence on stderr and an exit code of its own."""
-    code = 0
+    """Run the command; user errors print one line on stderr and exit with their own code."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal that does not know σ or ε gets their numbers
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    with ending_on_signals():
+        code = _outcome()
     try:
-        with voice.speaking():
-            code = _spoken()
-    except voice.Unheard as error:
-        if not error.gone:
-            screen.fail(str(error))
-            code = error.exit_code
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:  # a full disk, or a reader who went away
+        with suppress(OSError, ValueError, AttributeError):  # the interpreter's last flush shall not fail as well
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = _unwritten(error)
     sys.exit(code)
 
 
-def _spoken() -> int:
-    """The exit code of the command, once everything is said."""
+@contextmanager
+def ending_on_signals() -> Iterator[None]:
+    """Raise `Terminated` in the block where SIGTERM or SIGHUP comes, as Python raises KeyboardInterrupt for SIGINT."""
+
+    def ended(number: int, frame: Any) -> None:
+        raise Terminated
+
+    try:  # a command that `nohup` started does not end with its terminal
+        ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        kept = {number: signal.signal(number, ended) for number in (signal.SIGTERM, signal.SIGHUP)[: 2 - ignored]}
+    except ValueError:  # not in the main thread, which alone may handle signals
+        kept = {}
     try:
-        app()
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+def parser() -> Any:
+    """The command and its verbs, as Click reads them."""
+    return typer.main.get_command(app)
+
+
+def _outcome() -> int:
+    """Run the command and return its exit code."""
+    try:
+        help.run(parser(), current_options(sys.argv[1:]))
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        if code == STOPPED:
-            return _ended("stopped", end)
-        return code
-    except voice.Unheard:
-        raise
+        return _stopped(end) if code == STOPPED else code
     except SottovoceError as error:
-        code = error.exit_code
-        _said(str(error), type(error).__name__)
-        return TERMINATED if code == STOPPED and voice.was_terminated(error) else code
+        _report(str(error), error_kind(error))
+        return TERMINATED if error.exit_code == STOPPED and _was_terminated(error) else error.exit_code
     except KeyboardInterrupt as error:  # between two of Typer's own lines
-        return _ended("stopped", error)
+        return _stopped(error)
     except MemoryError:
-        _said("there is not enough memory; take fewer rounds, nodes or features, or a larger machine", "Memory")
+        _report("there is not enough memory; take fewer rounds, nodes or features, or a larger machine", "Memory")
         return 1
     except OSError as error:
-        named = "" if error.filename is None else f"'{os.fsdecode(error.filename)}' cannot be used: "
-        _said(f"{named}{error.strerror or error}; give another place, or make room there", "OSError")
-        return voice.Unheard.exit_code
+        return _unwritten(error)
     except Exception as error:
         if os.environ.get(TRACE):
             raise
-        _said(
+        _report(
             f"this is a bug in sottovoce ({type(error).__name__}: {error}); please report it, with what the same "
             f"command prints where {TRACE}=1 is set",
             "Bug",
@@ -114,12 +147,30 @@ def _spoken() -> int:
     return 0
 
 
-def _ended(sentence: str, error: BaseException) -> int:
-    screen.fail(sentence)
-    return TERMINATED if voice.was_terminated(error) else STOPPED
+def _unwritten(error: OSError) -> int:
+    """The exit code where a file, or standard output, cannot be written; of a closed pipe nothing is reported."""
+    if error.errno != errno.EPIPE:
+        named = "" if error.filename is None else f"'{os.fsdecode(error.filename)}' cannot be used: "
+        _report(f"{named}{error.strerror or error}; give another place, or make room there", "OSError")
+    return UNWRITTEN
 
 
-def _said(sentence: str, kind: str) -> None:
-    if "--json" in sys.argv:
-        screen.say_json({"error": sentence, "kind": kind})
-    screen.fail(sentence)
+def _was_terminated(error: BaseException | None) -> bool:
+    """Whether an ending began with SIGTERM, whatever was made of it on the way up."""
+    while error is not None and not isinstance(error, Terminated):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _stopped(error: BaseException) -> int:
+    screen.fail("stopped")
+    return TERMINATED if _was_terminated(error) else STOPPED
+
+
+def _report(sentence: str, kind: str) -> None:
+    """Print an error; where neither stream can be written to, the exit code alone reports it."""
+    with suppress(OSError):
+        if "--json" in sys.argv:
+            screen.say_json({"error": sentence, "kind": kind})
+    with suppress(OSError):
+        screen.fail(sentence)

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import traceback
@@ -14,20 +15,28 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from sottovoce._renamed import error_kind
 from sottovoce.cli import screen
 from sottovoce.cli.flags import Format
+from sottovoce.consortium.agreement import FILE as AGREEMENT
+from sottovoce.consortium.agreement import read_agreement
+from sottovoce.consortium.lock import KitLock
+from sottovoce.consortium.progress import read_progress
+from sottovoce.consortium.project import STARTUP
+from sottovoce.data.policy import ReadPolicy
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.data.sql import is_database
-from sottovoce.errors import NetworkError, SottovoceError, SpecError
-from sottovoce.node.budget import Budget, budgets
-from sottovoce.node.entropy import identity_seed
+from sottovoce.errors import NetworkError, PrivacyError, SottovoceError, SpecError, StoreError
+from sottovoce.node.budget import Budget, budgets, overview
 from sottovoce.node.identity import OwnKey
+from sottovoce.node.keys import identity_seed
 from sottovoce.node.node import DATASET, DurableNode, Outcome
 from sottovoce.node.runfile import Run, read_run
-from sottovoce.node.site import Site, expanded, own_problem
-from sottovoce.node.store import Store
+from sottovoce.node.site import FILE as SITE_FILE
+from sottovoce.node.site import Site, expanded, own_problem, read_site
+from sottovoce.node.store import Store, in_use
 from sottovoce.node.transport import MpiTransport, world
-from sottovoce.run.build import Public
+from sottovoce.run.plan import Public
 from sottovoce.run.result import History, Result, environment
 
 _PASSWORD = re.compile(r"://[^/@]*:(?!\$\{\w+\}@)[^@]+@")
@@ -77,7 +86,9 @@ def node(
         who = _name(run, comm, name)
         where = Path(folder.replace("{node}", who)) if "{node}" in folder or name else Path(folder) / who
         site = _site(dataset, where, data.replace("{node}", who), query, format)
-        problem = own_problem(run, who, site.read(run.schema))
+        with screen.owner_notes() as note:
+            records = site.read(run.schema, ReadPolicy.of(guarantee=True, note=note))
+        problem = own_problem(run, who, records)
         store = Store(site.state)
         if budget is not None and dataset not in budgets(store.rows()):
             store.set_budget(Budget(budget, budget_delta).detail(dataset))
@@ -117,7 +128,7 @@ AS_MANY_AS_ASKED = {
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMP_NUM_THREADS": "1",
 }
-"""What lets Open MPI, 5 and 4, start more ranks than there are cores, as whoever one is; other MPI libraries do so."""
+"""Variables that let Open MPI 4 and 5 start more ranks than there are cores; other MPI libraries do so anyway."""
 
 
 @app.command()
@@ -133,6 +144,68 @@ def key(
         screen.say_json({"key": public})
     else:
         screen.out.print(public, soft_wrap=True)
+
+
+@app.command()
+def health(
+    place: Annotated[Path, typer.Argument(help="The kit of a site or a server, or a node's folder.")] = Path(),
+) -> None:
+    """Print one JSON line on this node; exit code 0: it runs and its ledger holds; 4: stopped or hung; 6: damaged."""
+    found = server_health(place) if (place / SERVER_FILE).exists() else health_of(place)
+    screen.say_json(found)
+    if not found["healthy"]:
+        raise (NetworkError if found["ledger"] else StoreError)(found["why"])
+
+
+CONNECT_TIMEOUT = 5.0
+"""Seconds that a server may take to accept a connection."""
+SERVER_FILE = Path("startup") / STARTUP["server"]
+
+
+def server_health(kit: Path) -> dict[str, Any]:
+    """Return whether a server's process runs and accepts connections; a server has no ledger."""
+    holder, port = KitLock.holder(kit), read_agreement(kit / "local" / AGREEMENT).port
+    found: dict[str, Any] = {"running": holder is not None, "process": holder, "ledger": True, "port": port}
+    why = "" if holder is not None else "no process of it runs"
+    if not why:
+        try:
+            socket.create_connection(("localhost", port), timeout=CONNECT_TIMEOUT).close()
+        except OSError as error:
+            why = f"nothing accepts connections at port {port} ({error.strerror or error})"
+    return {"healthy": not why, **found, "why": why}
+
+
+def health_of(place: Path) -> dict[str, Any]:
+    """Return whether a site's process runs and reports, whether its ledger holds, and where its latest run stands."""
+    kit = (place / "local" / SITE_FILE).exists()
+    folder = read_site(place / "local" / SITE_FILE).state if kit else place
+    busy = in_use(folder)
+    holder = KitLock.holder(place) if kit else None
+    running = holder is not None or (busy and not kit)
+    found: dict[str, Any] = {"healthy": False, "running": running, "process": holder, "in_run": busy, "ledger": False}
+    try:
+        store = Store(folder, reading=True)
+        try:
+            wrong, state = store.ledger_faults(), overview(store)
+        finally:
+            store.close()
+    except (StoreError, PrivacyError) as error:
+        return found | {"why": str(error)}
+    latest = state["runs"][-1] if state["runs"] else None
+    run = None if latest is None else {key: latest[key] for key in ("name", "state", "released", "rounds")}
+    spent = [
+        {key: row[key] for key in ("dataset", "epsilon", "epsilon_budget", "delta", "adversary", "adjacency")}
+        for row in state["datasets"]
+    ]
+    report = read_progress(folder) if busy else None
+    why = wrong[0] if wrong else "" if running else "no process of it runs"
+    if report is not None and report.hangs:
+        why = (
+            why or f"process {report.process} has not reported for {report.reported:.0f} s; end it, and start the site"
+        )
+    keys = ("state", "round", "rounds", "age", "waits", "starts", "reported")
+    at = None if report is None else {key: getattr(report, key) for key in keys}
+    return found | {"healthy": not why, "ledger": not wrong, "run": run, "at": at, "spent": spent, "why": why}
 
 
 def _name(run: Run, comm: Any, name: str | None) -> str:
@@ -166,11 +239,12 @@ def _result(mine: DurableNode, outcome: Outcome, seconds: float) -> Result:
         models=outcome.model[None, :],
         history=History(),
         statement=mine.statement,
-        public=run.prepared.public | Public(run=run.digest, schedule_seed=run.spec.seed, skips=outcome.skips),
+        public=mine.public | Public(skips=outcome.skips),
         classes=cast(Any, run.schema.label.classes),
         features=run.schema.features,
         nodes=(mine.name,),
         environment=environment("mpi", seconds),
+        scale=run.scale,
     )
 
 
@@ -179,7 +253,7 @@ def _report(who: str, error: Exception, json: bool) -> None:
     if not isinstance(error, SottovoceError):
         traceback.print_exception(error)
     if json:
-        print(dumps({"node": who, "error": str(error), "kind": type(error).__name__}, ensure_ascii=False), flush=True)
+        print(dumps({"node": who, "error": str(error), "kind": error_kind(error)}, ensure_ascii=False), flush=True)
     screen.fail(f"node '{who}': {error}")
 
 

@@ -8,13 +8,14 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from sottovoce import within
+from sottovoce import limits
 from sottovoce.cli import screen
 from sottovoce.errors import SpecError
-from sottovoce.planner import Facts, choose
-from sottovoce.planner.price import price
+from sottovoce.planner import Choice, PublicInputs, choose
+from sottovoce.planner.cost import PlanCost, plan_cost
 from sottovoce.planner.trust import Offer, offers, read_trust
 from sottovoce.privacy.events import ADJACENCY
+from sottovoce.privacy.release import Adversary
 
 
 def plan(
@@ -38,18 +39,25 @@ def plan(
     sampling: Annotated[str | None, typer.Option("--sampling", help="Fix it: one, fixed:8, poisson:8, full.")] = None,
     activation: Annotated[str | None, typer.Option("--activation", help="Fix it: edges:1, everyone, …")] = None,
     rounds: Annotated[int | None, typer.Option("--rounds", help="Fix T.")] = None,
-    h: Annotated[str | None, typer.Option("--h", help="Fix the regulariser: l2:1e-3, …")] = None,
+    h: Annotated[str | None, typer.Option("--regularizer", help="Fix the regularizer: l2:1e-3, …")] = None,
     gamma: Annotated[str | None, typer.Option("--gamma", help="Fix γ_t: constant:3, sqrt:0.01.")] = None,
     clip: Annotated[float | None, typer.Option("--clip", help="Fix L.")] = None,
-    weigh: Annotated[str | None, typer.Option("--weigh", help="Fix the weights: nodes, records, records:κ.")] = None,
-    correct: Annotated[bool, typer.Option("--correct", help="Weigh unevenly active nodes.")] = False,
-    trust: Annotated[str, typer.Option("--trust", help="nobody, majority, centre, or how many collude.")] = "nobody",
-    adversary: Annotated[str | None, typer.Option("--adversary", help="In its place: who is watching.")] = None,
-    shape: Annotated[
-        bool, typer.Option("--shape/--no-shape", help="A share for the data's shape, as in fits of classifiers.")
+    node_weights: Annotated[
+        str | None, typer.Option("--node-weights", help="Fix the weights: nodes, records, records:κ.")
+    ] = None,
+    debias: Annotated[
+        bool, typer.Option("--debias", help="Correct for nodes that are active unequally often.")
+    ] = False,
+    trust: Annotated[str, typer.Option("--trust", help="nobody, majority, center, or how many collude.")] = "nobody",
+    adversary: Annotated[str | None, typer.Option("--adversary", help="The adversary, in place of --trust.")] = None,
+    private_scaling: Annotated[
+        bool,
+        typer.Option("--private-scaling/--no-private-scaling", help="Whether to release the scale of the data first."),
     ] = True,
     sparse: Annotated[bool, typer.Option("--sparse", help="Records are stored sparse, and stay so.")] = False,
-    lost: Annotated[float, typer.Option("--lost", help="Share of releases that never appear, a public guess.")] = 0.0,
+    dropout_rate: Annotated[
+        float, typer.Option("--dropout-rate", help="Expected share of releases that get lost; a public guess.")
+    ] = 0.0,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Draw accuracy against bytes into this file (PNG, SVG, PDF).")
     ] = None,
@@ -58,60 +66,74 @@ def plan(
     browser: Annotated[bool, typer.Option(help="Open a browser at the page.")] = True,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Choose a plan for a target (ε, δ) from public numbers, and explain it. Looks at no data."""
+    """Choose a plan for a target (ε, δ) from public numbers, and explain it. Reads no data."""
     if show:
         _open(port, browser)
         return
     if nodes is None or not records or features is None:
         raise SpecError("a plan needs --nodes, --records and --features; or play with them on a page: plan --open")
-    within.check_count("the number of nodes", nodes, within.NODES)
     screen.writable_file(plot, "--plot")
-    if len(records) not in (1, nodes):
-        raise SpecError(f"give --records once, or once for each of the {nodes} nodes, not {len(records)} times")
-    sizes = tuple(records * nodes if len(records) == 1 else records)
-    if adversary is not None and trust != "nobody":
-        raise SpecError("--trust and --adversary say the same thing in two ways; give one of them")
-    watching = read_trust(trust).adversary(nodes) if adversary is None else adversary
-    facts = Facts(
-        sizes, features, epsilon, delta, loss or ("hinge" if outputs == 1 else "softmax"), outputs, watching, graph,
-        row_norm, intercept, penalty or "l2", max_rounds,
-        max_bytes, shape=shape, lost=lost, sparse=sparse,
+    inputs = PublicInputs(
+        _sizes(nodes, records), features, epsilon, delta, loss or ("hinge" if outputs == 1 else "softmax"), outputs,
+        _adversary(nodes, trust, adversary), graph, row_norm, intercept, penalty or "l2", max_rounds, max_bytes,
+        private_scaling=private_scaling, dropout_rate=dropout_rate, sparse=sparse,
         free=tuple(name for name, fixed in (("loss", loss), ("penalty", penalty)) if fixed is None),
     )  # fmt: skip
     fixed = {
         "sampling": sampling, "activation": activation, "rounds": rounds, "h": h, "gamma": gamma, "clip": clip,
-        "weights": weigh, "correct": correct or None,
+        "weights": node_weights, "correct": debias or None,
     }  # fmt: skip
-    choice, others = choose(facts, **fixed), offers(facts, **fixed)
-    exact = price(choice.spec, np.array(sizes), facts.m, epsilon)
+    choice, others = choose(inputs, **fixed), offers(inputs, **fixed)
+    exact = plan_cost(choice.spec, np.array(inputs.sizes), inputs.m, epsilon)
     if plot is not None:
         draw(choice.alternatives, plot)
-    watcher = facts.adversary
     if json:
-        frame = {"epsilon": epsilon, "delta": delta, "adversary": str(watcher), "adjacency": ADJACENCY}
+        frame = {"epsilon": epsilon, "delta": delta, "adversary": str(inputs.adversary), "adjacency": ADJACENCY}
         frame["trust"] = [offer._asdict() for offer in others]
         found = {"spec": choice.spec.to_dict(), "price": asdict(exact), "predicted_loss": choice.predicted}
         screen.say_json(frame | found | {"reasons": choice.reasons, "plans": choice.alternatives})
         return
-    screen.out.print(_table(choice.alternatives, epsilon, delta))
+    _show(inputs, choice, others, exact)
+    if plot is not None:
+        screen.out.print(f"drawn into {plot}")
+
+
+def _sizes(nodes: int, records: list[int]) -> tuple[int, ...]:
+    """Records of every node."""
+    limits.check_count("the number of nodes", nodes, limits.NODES)
+    if len(records) not in (1, nodes):
+        raise SpecError(f"give --records once, or once for each of the {nodes} nodes, not {len(records)} times")
+    return tuple(records * nodes if len(records) == 1 else records)
+
+
+def _adversary(nodes: int, trust: str, adversary: str | None) -> Adversary | str:
+    """Who sees what, by either option."""
+    if adversary is None:
+        return read_trust(trust).adversary(nodes)
+    if trust != "nobody":
+        raise SpecError("--trust and --adversary say the same thing in two ways; give one of them")
+    return adversary
+
+
+def _show(inputs: PublicInputs, choice: Choice, others: list[Offer], exact: PlanCost) -> None:
+    """The plan, what else there was, and why."""
+    screen.out.print(_table(choice.alternatives, inputs.epsilon, inputs.delta))
     screen.out.print(_trust(others))
     for reason in choice.reasons:
         screen.out.print(f"· {reason}", soft_wrap=True, highlight=False)
     screen.out.print(
         f"The worst node adds σ = {exact.sigma:.3g} to each coordinate of each release, accounted exactly. "
-        f"Adversary '{watcher}' sees {watcher.sees}; neighbouring data: {ADJACENCY}.",
+        f"Adversary '{inputs.adversary}' sees {inputs.adversary.sees}; neighboring data: {ADJACENCY}.",
         soft_wrap=True,
     )
     if exact.moments_sigma:
         screen.out.print(
-            f"Before the first round it lets out {exact.moments} of the shape of its records, with σ = "
+            f"Before the first round it releases {exact.moments} of its records for private scaling, with σ = "
             f"{exact.moments_sigma:.3g} in each number: {100 * choice.spec.privacy.shares:.3g} % of the budget, "
-            "counted in the σ above. Real nodes do not do this yet: plan their runs with --no-shape.",
+            "counted in the σ above.",
             soft_wrap=True,
             highlight=False,
         )
-    if plot is not None:
-        screen.out.print(f"drawn into {plot}")
 
 
 def _open(port: int, browser: bool) -> None:

@@ -8,48 +8,52 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from sottovoce._types import Matrix
 from sottovoce.cli import screen
-from sottovoce.cli.flags import FileFlags, grouped
+from sottovoce.cli.flags import ReadFlags, grouped
+from sottovoce.cli.saved import schema_of_run
 from sottovoce.data.dialect import Dialect
 from sottovoce.data.load import format_of
-from sottovoce.data.schema import FILE as SCHEMA_FILE
-from sottovoce.data.schema import Schema, read_schema
+from sottovoce.data.policy import PREDICTION, SIMULATION, ReadPolicy
 from sottovoce.data.values import read_columns
 from sottovoce.errors import DataError, SpecError
 from sottovoce.evaluation.curves import probabilities as chances
-from sottovoce.run.result import Result, write_atomically
+from sottovoce.run.result import Result, chosen_threshold, write_atomically
 
 
 @grouped
 def predict(
     model: Annotated[Path, typer.Argument(help="A folder written by `sottovoce train --out`.")],
     file: Annotated[Path, typer.Argument(help="Records: svmlight, CSV or Parquet; labels are not needed.")],
-    data: FileFlags,
+    data: ReadFlags,
     id: Annotated[str | None, typer.Option("--id", help="A column to write beside every prediction.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Write the model's scores beside them, too.")] = False,
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="And the probability of every class, by a public formula.")
     ] = False,
+    threshold: Annotated[
+        str | None,
+        typer.Option("--threshold", help="stored (found by `evaluate --recall`) or a number; the run's own."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write one prediction a line here instead of to the screen.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Predict the label (or the number) of every record in FILE with the mean model of a saved run."""
     screen.writable_file(out)
-    result = Result.load(model)
+    result = chosen_threshold(model, Result.load(model), threshold)
     if probabilities and result.classes is None:
         raise SpecError("a regression has no classes and no probabilities; leave --probabilities out")
-    schema = data.spoken(read_schema(model / SCHEMA_FILE)) if (model / SCHEMA_FILE).exists() else None
-    X = _rows(result, schema, file, data)
+    policy = PREDICTION if result.spec.seed is None else SIMULATION
+    schema = schema_of_run(model, result, file, data, policy, labels=False)
+    X = schema.read_rows(file, data.format, policy)
     labels, decided = result.predict(X), result.decide(X)
-    ids = None if id is None else _ids(file, data.format, data.dialect if schema is None else schema.dialect, id)
+    ids = None if id is None else _ids(file, data.format, schema.dialect, id, policy)
     if ids is not None and len(ids) != len(labels):
-        raise DataError(f"{file}: there are {len(labels)} records and {len(ids)} values of '{id}'; mend the file")
+        raise DataError(f"{file}: the file has {len(labels)} records but {len(ids)} values of '{id}'; fix the file")
     likely = chances(decided, result.spec.problem.loss.name, result.scale.link) if probabilities else None
     if json:
         beside: dict[str, Any] = {} if ids is None else {str(id): ids}
-        told = beside | {"predictions": labels.tolist(), "decisions": decided.tolist()}
-        screen.say_json(told | ({} if likely is None else {"probabilities": likely.tolist()}))
+        output = beside | {"predictions": labels.tolist(), "decisions": decided.tolist()}
+        screen.say_json(output | ({} if likely is None else {"probabilities": likely.tolist()}))
         return
     text = _table(result, labels, decided if scores else None, likely, id, ids)
     if out is None:
@@ -59,21 +63,29 @@ def predict(
         screen.out.print(f"{np.size(labels):,} predictions written to {out}")
 
 
-def _rows(result: Result, schema: Schema | None, file: Path, data: FileFlags) -> Matrix:
-    """The records as the model takes them."""
-    if schema is not None:  # raw columns, encoded as those that were trained on
-        return schema.read_rows(file, data.format)
-    if result.features is not None:  # by name: other columns, and their order, do not matter
-        return data.load(file, columns=result.features, label=None, group=None).X
-    return data.load(file, n_features=result.coef.shape[-1], require_label=False).X
-
-
-def _ids(file: Path, format: str | None, dialect: Dialect, column: str) -> list[str]:
+def _ids(file: Path, format: str | None, dialect: Dialect, column: str, policy: ReadPolicy) -> list[str]:
     kind = format_of(file, format)
     if kind not in ("csv", "tsv", "parquet"):
         raise SpecError(f"{file}: {kind} files have no named columns, so no --id can be named; use CSV or Parquet")
-    found = read_columns(file, kind, [], [column], (), dialect).texts[column]
+    found = read_columns(file, kind, [], [column], (), dialect, policy).texts[column]
     return ["" if value is None else str(value) for value in found]
+
+
+def _no_formula(cell: str) -> str:
+    """A cell that no spreadsheet takes for a formula; numbers stay as they are.
+
+    Examples
+    --------
+    >>> [_no_formula(cell) for cell in ("=1+1", "@x", "-0.5", "-x", "p17")]
+    ["'=1+1", "'@x", '-0.5', "'-x", 'p17']
+    """
+    if not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
 
 
 def _table(result: Result, labels: Any, scores: Any, likely: Any, id: str | None, ids: list[str] | None) -> str:
@@ -91,6 +103,6 @@ def _table(result: Result, labels: Any, scores: Any, likely: Any, id: str | None
         columns |= dict(zip(named, likely.T.astype(str).tolist(), strict=True))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
+    writer.writerow(map(_no_formula, columns))
+    writer.writerows(map(_no_formula, row) for row in zip(*columns.values(), strict=True))
     return text.getvalue()

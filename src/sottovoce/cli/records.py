@@ -1,49 +1,56 @@
-"""From a file to shards: records with all that is publicly said of them, posed in units of their bounds, and dealt out.
+"""Read records and public bounds from files, scale the records by the bounds, and partition them into shards.
 
 Rows are divided by their public bound, targets of a regression mapped from their public range to [−1, 1], as estimators
 do: so the plan, its step sizes and penalties mean the same in every unit of measure, and are the estimators' own.
 """
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce._types import Array, Matrix
+from sottovoce.casts import class_numbers
 from sottovoce.data.load import as_reals, as_signs
+from sottovoce.data.policy import SIMULATION, ReadPolicy
 from sottovoce.data.schema import Encoded, Schema
 from sottovoce.data.tables import Table, unit_rows
 from sottovoce.errors import DataError, SpecError
-from sottovoce.notation import Choices
-from sottovoce.planner.terms import Weighing
+from sottovoce.features import DENSE_CELLS, Additive, densified
+from sottovoce.matrices import is_sparse, row_norms
+from sottovoce.planner.features import Columns
+from sottovoce.planner.shared_settings import Weighing
 from sottovoce.problem.losses import LOSSES, Loss
-from sottovoce.problem.shards import Partition, Shards, by_group, dirichlet, even
-from sottovoce.rows import is_sparse, row_norms
+from sottovoce.problem.shards import Partition, Shards, by_group, dirichlet, even, partition
+from sottovoce.registry import Choices
 from sottovoce.run.build import ROW_SLACK
 from sottovoce.run.scale import Scale
+from sottovoce.run.spec import Spec
 
 NODES = 20
-"""To how many nodes records are dealt where nobody says."""
+"""The number of nodes if the user gives none."""
 MOST_CLASSES = 100
 """Classes that labels have at the most, unless they are named: numbers with more of them are a regression's targets."""
 
 
-class Deal(NamedTuple):
-    """A way of dealing records out."""
+class PartitionRule(NamedTuple):
+    """A way of partitioning records."""
 
-    deal: Callable[[Any, int, np.random.Generator], Partition]
+    assign: Callable[[Any, int, np.random.Generator], Partition]
     """(targets, nodes, generator) -> whose each record is."""
-    looks: bool = False
-    """Whether it looks at the targets, as only a simulation may."""
+    uses_labels: bool = False
+    """Whether it reads the targets; allowed in simulations only."""
 
 
-DEALS: Choices[Deal] = Choices(
-    "way of dealing records out",
+PARTITION_RULES: Choices[PartitionRule] = Choices(
+    "way of partitioning records ",
     {
-        "even": lambda: Deal(lambda y, n, rng: even(len(y), n, rng)),
-        "in_order": lambda: Deal(lambda y, n, rng: even(len(y), n)),
-        "dirichlet": lambda alpha: Deal(lambda y, n, rng: dirichlet(y, n, alpha, rng), looks=True),
+        "even": lambda: PartitionRule(lambda y, n, rng: even(len(y), n, rng)),
+        "in_order": lambda: PartitionRule(lambda y, n, rng: even(len(y), n)),
+        "dirichlet": lambda alpha: PartitionRule(lambda y, n, rng: dirichlet(y, n, alpha, rng), uses_labels=True),
     },
 )
 
@@ -57,11 +64,13 @@ class Records:
     name : where they come from
     X : rows in their own units
     y : −1 and +1, class numbers 0 … K − 1, or numbers in their own units
-    classes : the labels behind them; None for a regression
+    classes : the class labels; None for a regression
     features : names of the columns, where they have names
-    groups, units : whose each record is, and whose life it is part of
+    groups, user_ids : the owner and the person id of each record
     bound : R, the public bound on a row
     targets : the public range of a regression's targets, where there is one
+    usable : which rows count, where a run with a guarantee keeps those that do not; None for all
+    columns : what a schema says of the columns; None without one
     """
 
     name: str
@@ -70,9 +79,11 @@ class Records:
     classes: tuple[Any, ...] | None
     features: tuple[str, ...] | None
     groups: Any
-    units: Any
+    user_ids: Any
     bound: float
     targets: tuple[float, float] | None = None
+    usable: NDArray[np.bool_] | None = None
+    columns: Columns | None = None
 
     @property
     def outputs(self) -> int:
@@ -81,10 +92,15 @@ class Records:
 
     @property
     def labels(self) -> Any:
-        """The labels again, for those who take them as they are."""
+        """The labels again, for those who take them as they are; none for a record that cannot be used."""
         if self.classes is None:
-            return self.y
-        return np.array(self.classes)[((self.y + 1) / 2 if self.outputs == 1 else self.y).astype(int)]
+            return self.y if self.usable is None else np.where(self.usable, self.y, np.nan)
+        codes = class_numbers((self.y + 1) / 2 if self.outputs == 1 else self.y, len(self.classes))
+        labels = np.array(self.classes)[codes]
+        if self.usable is not None and not self.usable.all():
+            labels = labels.astype(object)
+            labels[~self.usable] = None
+        return labels
 
     def loss(self, given: Loss | None, planned: bool) -> Loss:
         """The loss, as estimators choose it; of targets whose range is known, in units of half of it."""
@@ -99,8 +115,8 @@ class Records:
             return LOSSES.make("squared") if planned else LOSSES.make("huber", 0.25)
         return LOSSES.make("hinge" if self.outputs == 1 else "softmax")
 
-    def refuse_long(self) -> None:
-        """Rows over the bound, with the advice that mends them."""
+    def check_row_norms(self) -> None:
+        """Return an error about rows over the bound that says how to fix them."""
         norms = row_norms(self.X)
         over = np.flatnonzero(norms > self.bound * (1 + ROW_SLACK))
         if over.size:
@@ -116,20 +132,57 @@ class Records:
         X, y = self.X, self.y
         if self.bound != 1.0:
             values = X.data if is_sparse(X) else X
-            values /= self.bound
+            with np.errstate(over="ignore"):
+                values /= self.bound
+            if self.bound < 1.0:  # beyond all numbers is the largest one: nothing is refused for one record
+                np.clip(values, -np.finfo(values.dtype).max, np.finfo(values.dtype).max, out=values)
+        X = densified(X, DENSE_CELLS)
         if self.targets is not None:
             low, high = self.targets
-            y = np.clip((2 * y - low - high) / (high - low), -1.0, 1.0)
+            with np.errstate(over="ignore"):  # overflows are clipped; a warning would reveal them
+                y = np.clip((2 * y - low - high) / (high - low), -1.0, 1.0)
         return X, y
 
 
-def from_schema(schema: Schema, found: Encoded, name: str) -> Records:
+def from_schema(schema: Schema, found: Encoded, name: str, policy: ReadPolicy = SIMULATION) -> Records:
     """Records that a schema has encoded."""
     label = schema.label
-    targets = (label.low, label.high) if label.classes is None else None
+    targets = (label.low, label.high) if label.classes is None and math.isfinite(label.low) else None
+    usable = None if policy.refuse else found.usable
+    owners = found.groups, found.user_ids
     return Records(
-        name, found.X, found.y, label.classes, schema.features, found.groups, found.units, schema.row_norm, targets
+        name, found.X, found.y, label.classes, schema.features, *owners, schema.row_norm, targets, usable,
+        columns_of(schema),
+    )  # fmt: skip
+
+
+def columns_of(schema: Schema) -> Columns | None:
+    """What a schema says of the features that it makes: which are numeric, and how long all others are together."""
+    if schema.numbered or schema.plain:
+        return None
+    numeric = tuple((place, -1.0, 1.0) for place in schema.numeric_features)
+    others = math.sqrt(len(schema.columns) - len(numeric))
+    short = schema.row_norm < schema.widest
+    obstacle = "the schema's row_norm scales rows down, which would move their columns; leave it out" if short else ""
+    return Columns(schema.m, numeric, others, encoded=True, obstacle=obstacle)
+
+
+def from_public(schema: Schema, found: Encoded, name: str, bound: float | None, policy: ReadPolicy) -> Records:
+    """Clean numbers by a plain schema and scale rows over the bound down to it; without a bound, keep their lengths.
+
+    Refusing a row over the bound would reveal a single record; only the owner gets a note.
+    """
+    records = from_schema(schema, found, name, policy)
+    names = None if records.classes is None else schema.label.spelled
+    if bound is None:
+        return replace(records, classes=names)
+    over = int(np.count_nonzero(row_norms(found.X) > bound * (1 + ROW_SLACK)))
+    policy.notify_owner(
+        f"a row is longer than the public bound {bound:g} and is scaled down to it (if most are, bring columns to a "
+        "common scale by a schema, sottovoce schema FILE, or give a larger --row-norm)",
+        over,
     )
+    return replace(records, classes=names, X=unit_rows(found.X, bound, own=True) if over else found.X)
 
 
 def from_table(
@@ -142,7 +195,7 @@ def from_table(
     shorten: bool = False,
 ) -> Records:
     """Records of a file without a schema: clean numbers, and labels of two classes, of several, or real."""
-    assert table.y is not None  # the loader was told to require labels
+    assert table.y is not None  # the loader requires labels
     names: tuple[Any, ...] | None = None
     if targets is not None or (loss is not None and loss.targets == "real"):
         if classes is not None or positive is not None:
@@ -151,7 +204,7 @@ def from_table(
     else:
         y, names = _coded(table.y, positive, classes)
     X = unit_rows(table.X, bound, own=True) if shorten else table.X
-    return Records(table.name, X, y, names, table.features, table.groups, table.units, bound, targets)
+    return Records(table.name, X, y, names, table.features, table.groups, table.user_ids, bound, targets)
 
 
 def _coded(y: Any, positive: str | None, classes: tuple[Any, ...] | None) -> tuple[Array, tuple[Any, ...]]:
@@ -186,7 +239,7 @@ def _coded(y: Any, positive: str | None, classes: tuple[Any, ...] | None) -> tup
 
 
 @dataclass(frozen=True, eq=False)
-class Dealt:
+class Partitioned:
     """Shards ready to train on, and the names that go into the result."""
 
     name: str
@@ -197,6 +250,20 @@ class Dealt:
     outputs: int
     weighing: Weighing
     targets: tuple[float, float] | None = None
+    columns: Columns | None = None
+
+    def mapped(self, spec: Spec) -> "Partitioned":
+        """The same records after the spec's map of columns, in units of its bound, with how new ones meet the model."""
+        of, scale = spec.problem.features, self.names["scale"]
+        if not isinstance(of, Additive):
+            return self
+
+        def rows(shards: Shards) -> Shards:
+            return replace(shards, X=of.rows(shards.X * scale.unit) / of.norm)
+
+        test = None if self.test is None else rows(self.test)
+        names = self.names | {"scale": replace(scale, bound=None, unit=of.norm)}
+        return replace(self, shards=rows(self.shards), test=test, names=names)
 
     @property
     def node_names(self) -> tuple[str, ...]:
@@ -204,7 +271,7 @@ class Dealt:
         return self.names.get("nodes") or tuple(map(str, range(self.shards.n)))
 
 
-def deal(
+def partition_records(
     records: Records,
     loss: Loss,
     *,
@@ -214,22 +281,16 @@ def deal(
     seed: int | None = None,
     weighing: Weighing | None = None,
     bounded: bool = True,
-) -> Dealt:
+) -> Partitioned:
     """Deal records out to their owners or, where they have none, to so many nodes. Simulation only.
 
     `bounded` says that new rows over the bound are to be scaled down to it, since none was trained on.
     """
-    dealing = DEALS.read(how)
-    if dealing.looks and seed is None:
+    rule = PARTITION_RULES.read(how)
+    if rule.uses_labels and seed is None:
         raise SpecError(
-            f"--deal {how} looks at the labels, so that who has which record tells of them; give --seed, which makes "
-            "the run a simulation, or deal evenly"
-        )
-    if records.units is not None and records.groups is None and seed is None and nodes != 1:
-        raise SpecError(
-            "people cannot be dealt to simulated nodes in a run with a guarantee: another id in one place would move "
-            "others to other nodes; name the owners (--group, or group in the schema), take --nodes 1, or simulate "
-            "(--seed)"
+            f"--partition {how} reads the labels, so that the partition reveals them; give --seed, which makes the run "
+            "a simulation, or use --partition even"
         )
     unit = records.bound
     scale = Scale(unit if bounded else None, unit, records.targets)
@@ -241,11 +302,16 @@ def deal(
         (offsets, order), owners = by_group(np.asarray(records.groups).astype(np.str_))
         names["nodes"] = tuple(owners)
     else:
-        offsets, order = dealing.deal(y, NODES if nodes is None else nodes, np.random.default_rng(seed))
+        n, rng = NODES if nodes is None else nodes, np.random.default_rng(seed)
+        offsets, order = partition(
+            len(y), n, records.user_ids, seeded=seed is not None, split=lambda rows, n: rule.assign(y[rows], n, rng)
+        )
     weighing = weighing or Weighing()
     codes = (y + 1.0) / 2 if records.outputs == 1 else y
     weights = None if records.classes is None else weighing.of_classes(codes)
-    shards = Shards.of(X, y, offsets, order, units=records.units, weights=weights)
+    if records.usable is not None and records.classes is not None:  # rows of a regression are zeros, and all count
+        weights = records.usable.astype(np.float64) * (1.0 if weights is None else weights)
+    shards = Shards.of(X, y, offsets, order, user_ids=records.user_ids, weights=weights)
     held_out = None
     if test is not None:
         if test.X.shape[1] != X.shape[1]:
@@ -254,4 +320,6 @@ def deal(
             )
         rows, targets = test.posed()
         held_out = Shards.of(rows, targets, np.array([0, len(targets)]))
-    return Dealt(records.name, shards, held_out, names, loss, records.outputs, weighing, records.targets)
+    return Partitioned(
+        records.name, shards, held_out, names, loss, records.outputs, weighing, records.targets, records.columns
+    )

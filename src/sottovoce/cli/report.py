@@ -65,13 +65,15 @@ def write_report(
 
 def _audit(folder: Path) -> dict[str, Any] | None:
     """What `sottovoce audit FOLDER` left beside a run, if it did."""
-    kept = folder / AUDITED
-    if not kept.exists():
+    kept, text = folder / AUDITED, belonging(folder, AUDITED)
+    if text is None:
         return None
     try:
-        found: dict[str, Any] = json_.loads(kept.read_text())
+        found = json_.loads(text)
+        if not isinstance(found, dict) or not {"audited", "adversary"} <= set(found):
+            raise ValueError
         return found
-    except (OSError, ValueError):
+    except (ValueError, RecursionError):
         raise DataError(
             f"'{kept}' cannot be read; make it anew with `sottovoce audit {folder}`, or remove it"
         ) from None

@@ -1,33 +1,35 @@
 """`sottovoce reproduce fig1 … table2, all`: the paper's experiments, with its noise and with honest noise."""
 
 import time
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.table import Table
 
-from sottovoce import within
+from sottovoce import limits
 from sottovoce.cli import screen
 from sottovoce.engine import check_engine
 from sottovoce.errors import SpecError
 from sottovoce.experiments.data import SIZES, load
 from sottovoce.experiments.paper.figures import figure
 from sottovoce.experiments.paper.findings import TRUTH, findings, high_probability, truths, uneven_nodes
-from sottovoce.experiments.paper.measure import as_rows, describe, table1
+from sottovoce.experiments.paper.measure import SETUP, as_rows, conditions, describe, table1
 from sottovoce.experiments.paper.runs import DATA, FIGURES, NOISES, collect, folder_of, groups
 from sottovoce.experiments.table import Row
-from sottovoce.figure import draw
+from sottovoce.figure import check_width, draw_as, read_formats
 from sottovoce.run.result import NOT_PRIVATE, write_atomically
 
 TITLES = {
-    "table1": "Table 1: exponents of the utility lost, claimed and measured",
+    "table1": f"Table 1: exponents of the utility lost, claimed and measured. {SETUP}",
+    "conditions": "T of the paper's experiments, T of its theorems; conditions of Corollary 3 (on β) and 4 (on ι)",
     "table2": "Table 2: the data",
     "high probability": "How far a run may be from the mean (F − F* over seeds)",
     "uneven nodes": "Nodes that differ (F − F*, honest noise)",
 }
-THINGS = (*FIGURES, "table1", "table2", "questions")
+THINGS = (*FIGURES, "table1", "table2", "conditions", "questions")
 STOPPED = "stopped; started again, the work goes on with what is not done yet"
 
 
@@ -39,67 +41,87 @@ def reproduce(
     seeds: Annotated[int, typer.Option("--seeds", help="Runs of each, with seeds 0, 1, …")] = 10,
     jobs: Annotated[int | None, typer.Option("--jobs", help="Groups of runs at a time; one a core by default.")] = None,
     engine: Annotated[str, typer.Option("--engine", help="gpu where there is a device, else compiled.")] = "auto",
+    kinds: Annotated[str, typer.Option("--figures", help="png, pdf, svg, with commas between them.")] = "png",
+    width: Annotated[float | None, typer.Option("--figure-width", help="Of a figure, in inches.")] = None,
     out: Annotated[Path, typer.Option("--out", help="Where runs are kept and figures drawn.")] = Path("reproduction"),
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run the paper's experiments, keep what was run, and draw from it; what is there already is not run again."""
     wanted = list(THINGS) if "all" in what else what
-    wrong = [name for name in wanted if name not in THINGS]
-    if wrong:
-        raise SpecError(f"there is nothing called '{wrong[0]}' in the paper; choose from {', '.join(THINGS)} or all")
-    if noise not in (*NOISES, "both"):
-        raise SpecError(f"there is no noise '{noise}' here; choose paper, honest or both")
-    if size not in SIZES:
-        raise SpecError(f"there is no size '{size}'; choose one of {', '.join(SIZES)}")
+    _check("there is nothing called '{}' in the paper; choose from {} or all", wanted, THINGS)
+    _check("there is no noise '{}' here; choose one of {}", [noise], (*NOISES, "both"))
+    _check("there is no size '{}'; choose one of {}", [size], SIZES)
     check_engine(engine)
-    wrong = [name for name in data or [] if name not in DATA]
-    if wrong:
-        raise SpecError(f"there is no data '{wrong[0]}' for the experiments; choose one of {', '.join(DATA)}")
-    within.check_count("--seeds", seeds, 10**6)
+    _check("there is no data '{}' for the experiments; choose one of {}", data or [], DATA)
+    limits.check_count("--seeds", seeds, 10**6)
     if jobs is not None:
-        within.check_count("--jobs", jobs, 1024)
+        limits.check_count("--jobs", jobs, 1024)
     screen.writable(out)
-    from sottovoce.experiments.paper.page import write_page  # Bokeh takes long to load
-
     noises = tuple(NOISES) if noise == "both" else (noise,)
     found: dict[str, Any] = {"label": NOT_PRIVATE, "files": []}
+    check_width(width)
+    work = _Work(size, wanted, noises, seeds, jobs, engine, out, json, (read_formats(kinds), width))
     runs: dict[str, list[Row]] = {}
     for name in data or ["epsilon-like"]:
-        rows = _figures(name, size, wanted, noises, seeds, jobs, engine, out, json, found)
+        rows = _figures(name, work, found)
         if rows:
             runs[f"{name} ({size})"] = rows
     if "table1" in wanted:
         _table1(size, out, json, found)
+    if "conditions" in wanted:
+        found["conditions"] = conditions()
+        _show(TITLES["conditions"], [_rounded(row) for row in found["conditions"]], json)
     if "questions" in wanted:
         _questions(size, json, found)
-    tables = {title: found[key] for key, title in TITLES.items() if key in found}
-    figures = [name for name in wanted if name in FIGURES]
-    read = {name: findings(rows) for name, rows in runs.items()}
-    report = write_page(out / "report.html", runs, figures, read, tables)
-    found["files"] += [str(report), str(_write_tables(out / "tables.md", found))]
+    report = _write_report(out, runs, wanted, found)
     if json:
         screen.say_json(found)
     else:
         screen.out.print(f"figures and runs are in {out}, all of it on one page in {report}", soft_wrap=True)
 
 
-def _figures(
-    name: str,
-    size: str,
-    wanted: list[str],
-    noises: tuple[str, ...],
-    seeds: int,
-    jobs: int | None,
-    engine: str,
-    out: Path,
-    quiet: bool,
-    found: dict[str, Any],
-) -> list[Row]:
-    figures = [w for w in wanted if w in FIGURES]
-    if not figures and "table2" not in wanted:
+def _write_report(out: Path, runs: dict[str, list[Row]], wanted: list[str], found: dict[str, Any]) -> Path:
+    """One page with everything, and every table as Markdown."""
+    from sottovoce.experiments.paper.page import write_page  # Bokeh takes long to load
+
+    tables = {title: found[key] for key, title in TITLES.items() if key in found}
+    figures = [name for name in wanted if name in FIGURES]
+    read = {name: findings(rows) for name, rows in runs.items()}
+    report = write_page(out / "report.html", runs, figures, read, tables)
+    found["files"] += [str(report), str(_write_tables(out / "tables.md", found))]
+    return report
+
+
+def _check(wrong: str, names: Sequence[str], known: Collection[str]) -> None:
+    """Refuse a name that is not known."""
+    for name in names:
+        if name not in known:
+            raise SpecError(wrong.format(name, ", ".join(known)))
+
+
+class _Work(NamedTuple):
+    """What is wanted of each data set, and how it is run."""
+
+    size: str
+    wanted: list[str]
+    noises: tuple[str, ...]
+    seeds: int
+    jobs: int | None
+    engine: str
+    out: Path
+    quiet: bool
+    drawn: tuple[tuple[str, ...], float | None]
+    """Kinds of files, and the width of a figure."""
+
+
+def _figures(name: str, work: _Work, found: dict[str, Any]) -> list[Row]:
+    """The runs of one data set, with what is drawn and said of them."""
+    size, seeds, out, quiet = work.size, work.seeds, work.out, work.quiet
+    figures = [w for w in work.wanted if w in FIGURES]
+    if not figures and "table2" not in work.wanted:
         return []
     dataset = load(name, size)
-    if "table2" in wanted:
+    if "table2" in work.wanted:
         row = describe(dataset)
         found.setdefault("table2", []).append(row)
         _show(f"Table 2: {name}", [row], quiet)
@@ -107,14 +129,16 @@ def _figures(
         return []
     began = time.perf_counter()
     with screen.works(f"{name} ({size})", "scheme", quiet, STOPPED) as done:
-        rows = collect(dataset, groups(figures, seeds), noises, out, jobs, done, engine)
+        rows = collect(dataset, groups(figures, seeds), work.noises, out, work.jobs, done, work.engine)
     device = rows[0].get("device")
     if device is not None and not quiet:
         screen.out.print(
             f"[dim]{name}: on {device}, {time.perf_counter() - began:.1f} s with accounts[/]", soft_wrap=True
         )
     for view in figures:
-        found["files"].append(str(draw(figure(view, rows), folder_of(out, dataset) / f"{view}.png")))
+        for drawn in (figure(view, rows), figure(view, rows, iterations=True)):
+            ending = drawn.name.partition(f"{view}")[2]
+            found["files"] += map(str, draw_as(drawn, folder_of(out, dataset) / f"{view}{ending}.png", *work.drawn))
     true = truths(rows)
     if true:
         found.setdefault("true epsilon", []).extend({"data": name} | row for row in true)
@@ -156,10 +180,10 @@ def _questions(size: str, quiet: bool, found: dict[str, Any]) -> None:
 
 
 def _write_tables(path: Path, found: dict[str, Any]) -> Path:
-    """Every table as Markdown, for whoever writes about it."""
+    """Return all tables as Markdown."""
     titles = TITLES | {"findings": "What the paper says of its figures", "true epsilon": TRUTH}
     parts = [f"*{NOT_PRIVATE}*"]
-    for name in ("table2", "true epsilon", "findings", "table1", "high probability", "uneven nodes"):
+    for name in ("table2", "true epsilon", "findings", "table1", "conditions", "high probability", "uneven nodes"):
         if name in found:
             rows = [_rounded(row) for row in found[name]]
             lines = [list(rows[0]), ["---"] * len(rows[0]), *(row.values() for row in rows)]

@@ -14,7 +14,7 @@ from sottovoce.run.result import write_atomically
 def schema(
     file: Annotated[Path, typer.Argument(help="Records: CSV or Parquet; also .gz, .bz2, .xz, .zst.")],
     data: FileFlags,
-    unit: Annotated[str | None, typer.Option("--unit", help="The column that says whose a row is.")] = None,
+    unit: Annotated[str | None, typer.Option("--user-id", help="Column of person ids.")] = None,
     codebook: Annotated[
         Path | None, typer.Option("--codebook", help="A public CSV with column,type,low,high,values (A|B|C).")
     ] = None,
@@ -35,11 +35,11 @@ def schema(
     screen.out.print(f"a draft of the schema is in {out}; {todo}", soft_wrap=True)
 
 
-def _next(unsaid: int, read: int) -> str:
+def _next(unmarked: int, read: int) -> str:
     """What a person still has to do about a draft with so many places to fill in, and so many lines from the data."""
     todo = []
-    if unsaid:
-        todo.append(f"fill in what is marked '?' ({unsaid})")
+    if unmarked:
+        todo.append(f"fill in what is marked '?' ({unmarked})")
     if read:
         todo.append(f"compare what was read off the data with what is publicly known ({read} lines say so)")
     return " and ".join(todo) or "nothing in it was read off the data, and nothing is left to fill in"

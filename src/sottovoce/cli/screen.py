@@ -8,6 +8,7 @@ import math
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,9 +19,10 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sottovoce import within
+from sottovoce import limits
 from sottovoce._text import bytes_text as bytes_text
-from sottovoce.data.load import Told
+from sottovoce.data.load import ReadProgress
+from sottovoce.data.policy import Note
 from sottovoce.errors import Interrupted, SpecError
 from sottovoce.experiments.table import Done
 from sottovoce.privacy.release import ADVERSARIES
@@ -32,7 +34,7 @@ out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 
 
 def fail(message: str) -> None:
-    """One sentence, in red."""
+    """Print one line in red."""
     err.print(f"[bold red]Error:[/] {plain(message)}", soft_wrap=True)
 
 
@@ -42,12 +44,12 @@ def say_json(value: Any) -> None:
     print(json.dumps(_finite(value), ensure_ascii=encoding != "utf8", allow_nan=False))
 
 
-PATIENCE = 20.0
+REPORT_EVERY_SECONDS = 20.0
 """Seconds after which something that goes on says how far it is, where there is no terminal to draw a bar on."""
 
 
 @contextmanager
-def reading(path: Path, quiet: bool) -> Iterator[Told | None]:
+def reading(path: Path, quiet: bool) -> Iterator[ReadProgress | None]:
     """How many records of a file were read so far: beside a spinner, or a line now and then."""
     if quiet:
         yield None
@@ -60,15 +62,33 @@ def reading(path: Path, quiet: bool) -> Iterator[Told | None]:
             yield lambda records: progress.update(task, completed=records)
 
 
+@contextmanager
+def owner_notes() -> Iterator[Note]:
+    """What the owner of the records should know of single ones: on their own screen, and nowhere else."""
+    noted: Counter[str] = Counter()
+
+    def note(what: str, records: int) -> None:
+        noted[what] += records
+
+    yield note
+    if noted:
+        err.print(
+            "[yellow]For the owner of the records alone[/] (this depends on single records: keep it to yourself):",
+            soft_wrap=True,
+        )
+    for what, records in noted.items():
+        err.print(f"· {plain(what)}: {records:,} record{'s' if records > 1 else ''}", soft_wrap=True)
+
+
 def _now_and_then(words: Callable[..., str]) -> Callable[..., None]:
     last = [time.monotonic()]
 
-    def tell(*numbers: Any) -> None:
-        if time.monotonic() - last[0] >= PATIENCE:
+    def advance(*numbers: Any) -> None:
+        if time.monotonic() - last[0] >= REPORT_EVERY_SECONDS:
             last[0] = time.monotonic()
             err.print(words(*numbers), soft_wrap=True)
 
-    return tell
+    return advance
 
 
 @contextmanager
@@ -128,30 +148,32 @@ def works(title: str, named: str, quiet: bool, stopped: str) -> Iterator[Done | 
         raise Interrupted(stopped) from None
 
 
-def show(result: Result, title: str, quiet: bool = False) -> None:
-    """The final table of one run, and what may be said about its privacy."""
+def show(result: Result, title: str, quiet: bool = False, verbose: bool = False) -> None:
+    """Print the final table of one run and its privacy; `verbose` adds the paper's symbols."""
     console = err if quiet else out
     last, public = result.history.last if len(result.history) else None, result.public
     table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2))
     score = "accuracy" if result.classes is not None else "R²"
     spoken = public["participations"]
-    took = result.environment.get("seconds")  # not kept of a run with a guarantee
+    took = result.environment.get("seconds")  # of a simulation
     rows = {
         "nodes, records, features": f"{public['n']}, {sum(public['records']):,}, {public['m']}",
         "rounds": f"{result.spec.algorithm.rounds:,}",
-        "gossip": f"ι = {public['iota']:.4g}, β = {public['beta']:.4g}, each node spoke {_range(spoken)} times",
+        "releases of each node": _range(spoken),
         "engine, time": result.environment["engine"] + ("" if took is None else f", {took:.1f} s"),
     }
+    if verbose:
+        rows["gossip"] = f"ι = {public['iota']:.4g}, β = {public['beta']:.4g}, L = {public['lipschitz']:.4g}"
     if "targets" in public and result.target_range is not None:
         rows["targets clipped to"] = "{:.6g} to {:.6g}, from their noisy counts".format(*result.target_range)
     if last is not None:
         rows |= {
             "passes over the data": f"{last['epoch']:.2f}",
-            "messages, bytes": f"{int(last['messages']):,}, {bytes_text(last['bytes'])}{_deep(public.get('depth'))}",
-            "objective F": f"{last['objective']:.6f}",
-            "F − F*": f"{last['suboptimality']:.3e}",
-            f"train {score}": f"{last['train_accuracy']:.4f}",
-            f"test {score}": f"{last['test_accuracy']:.4f}",
+            "messages sent": f"{int(last['messages']):,}, {bytes_text(last['bytes'])}{_deep(public.get('depth'))}",
+            "objective": f"{last['objective']:.6f}",
+            "distance to the optimum": f"{last['suboptimality']:.3e}",
+            f"training {score}": f"{last['train_accuracy']:.4f}",
+            f"held-out {score}": f"{last['test_accuracy']:.4f}",
             "disagreement of nodes": f"{last['consensus_error']:.3e}",
         }
     for name, value in rows.items():
@@ -160,45 +182,48 @@ def show(result: Result, title: str, quiet: bool = False) -> None:
     console.print(table)
     if last is not None:
         console.print(f"  [dim]objective, accuracy and disagreement are {NOT_PRIVATE}[/]")
-    console.print(privacy_panel(result))
+    console.print(privacy_panel(result, verbose))
 
 
 def _deep(depth: int | None) -> str:
-    """How many exchanges are waited for; version 0.1 did not say."""
-    return "" if depth is None else f", in {depth:,} exchanges one after the other"
+    """How many exchanges are waited for, where the result says so."""
+    return "" if depth is None else f", {depth:,} of them sequential"
 
 
-def privacy_panel(result: Result) -> Panel:
-    """The verdict, against whom, and in which units: never one without the others."""
+def privacy_panel(result: Result, verbose: bool = False) -> Panel:
+    """Return the verdict, the adversary and the adjacency: never one without the others."""
     statement = result.statement
     lines = [
         f"[bold]{plain(statement.verdict())}[/]",
         f"adversary: {statement.adversary}, who sees {ADVERSARIES.read(statement.adversary).sees}",
-        f"neighbouring data: {statement.adjacency}",
+        f"neighboring data: {statement.adjacency}",
         *([f"at the same δ it would be {statement.collusion}"] if statement.others else []),
     ]
     if math.isfinite(statement.epsilon):
         event, units = statement.worst.event, UNITS.make(statement.unit).plural
-        lower = f"on the worst data ε is at least {number(statement.epsilon_lower)}; " if event.realised else ""
+        lower = f"on the worst data ε is at least {number(statement.epsilon_lower)}; " if event.realized else ""
+        symbols = f", σ = {event.sigma:.4g}, L = {event.clip:.4g}" if verbose else ""
         lines.append(
             f"worst node: {event.rounds:,} releases of {event.sampling} batches of {event.batch} from "
-            f"{event.records:,} {units}, σ = {event.sigma:.4g}, L = {event.clip:.4g}; {lower}an attacker with 1 % "
-            f"false alarms has at most {100 * statement.risk(0.01):.3g} % true ones"
+            f"{event.records:,} {units}{symbols}; {lower}"
+            f"an attack with a 1 % "
+            f"false-positive rate has a true-positive rate of at most {100 * statement.risk(0.01):.3g} %"
         )
     for claim in result.public["theorem1"][:1]:
         holds = "holds" if claim["rounds_condition_holds"] else "fails"
         proof = ", ".join(
             f"{name.replace('_', ' ')} ε = {e:.3g}, δ = {d:.3g}" for name, (e, d) in claim["proof"].items()
         )
-        lines.append(f"the paper's proof gives: {proof}")
+        if verbose:
+            lines.append(f"the paper's proof gives: {proof}")
         lines.append(
-            f"Theorem 1's condition on T {holds}: it asks for {claim['rounds_needed']:.3g} rounds, there were "
-            f"{claim['rounds']:,} (compare: sottovoce account --theorem1)"
+            f"Theorem 1's condition on the number of rounds {holds}: it requires {claim['rounds_needed']:.3g} rounds, "
+            f"the run had {claim['rounds']:,} (compare: sottovoce account --theorem1)"
         )
     if 0.1 <= statement.delta or (math.isfinite(statement.epsilon) and statement.risk(0.01) > 0.5):
         lines.append("[bold]a weak guarantee:[/] with this ε and δ an attacker may well succeed")
     if statement.simulation:
-        lines.append("a seed was given: this is a simulation, whoever knows the seed can remove the noise")
+        lines.append("this run has a seed, so it is a simulation: anyone who knows the seed can remove the noise")
     open_ = "" if statement.secure else "floating-point attacks on the noise; "
     lines.append(f"not covered, among others: {open_}{statement.not_covered[0]}")
     style = "red" if not statement.private else "yellow" if statement.kind else "green"
@@ -251,7 +276,7 @@ def writable_file(out: Path | None, option: str = "--out", force: bool = True) -
         wrong = True
     if wrong:
         raise SpecError(f"the file '{out}' cannot be written; give a file in a folder that there is with {option}")
-    within.check_file(out)
+    limits.check_file(out)
     if not force and out.exists():
         raise SpecError(f"there is a file '{out}' already; give another one with {option}, or --force to lose it")
 

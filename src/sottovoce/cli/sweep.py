@@ -1,4 +1,4 @@
-"""`sottovoce sweep FILE`: a grid of ε (or noises) × regularisers × seeds, on the cores or on a cluster."""
+"""`sottovoce sweep FILE`: a grid of ε (or noises) × regularizers × seeds, on the cores or on a cluster."""
 
 import itertools
 import time
@@ -9,7 +9,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from sottovoce import within
+from sottovoce import limits
 from sottovoce.cli import screen
 from sottovoce.cli.flags import DataFlags, grouped
 from sottovoce.cli.report import write_report
@@ -22,10 +22,12 @@ from sottovoce.cli.train import (
     StepFlags,
     spec_for,
 )
+from sottovoce.data.policy import SIMULATION
 from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.experiments.sweep import sweep as run_sweep
 from sottovoce.experiments.table import save_rows
+from sottovoce.figure import Interval
 from sottovoce.privacy.events import ADJACENCY
 from sottovoce.privacy.statement import number
 from sottovoce.problem.optimum import optimum
@@ -43,55 +45,69 @@ def sweep(
     mechanism: MechanismFlags,
     epsilon: Annotated[list[float] | None, typer.Option("--epsilon", help="ε of a guarantee; several times.")] = None,
     noise: Annotated[list[str] | None, typer.Option("--noise", help="Other noises: theorem1:0.8, none, …")] = None,
-    h: Annotated[list[str] | None, typer.Option("--h", help="Regularisers; several times.")] = None,
+    h: Annotated[list[str] | None, typer.Option("--regularizer", help="Regularizers; several times.")] = None,
     seeds: Annotated[int, typer.Option("--seeds", help="Runs of each, with seeds 0, 1, …")] = 5,
     certify: Annotated[bool, typer.Option("--certify", help="Compute F* first.")] = False,
     engine: Annotated[str, typer.Option("--engine", help=f"auto, {', '.join(ENGINES)}.")] = "auto",
     jobs: Annotated[int, typer.Option("--jobs", help="Groups of runs at a time.")] = 2,
     cluster: Annotated[str | None, typer.Option("--cluster", help="Address of a Dask scheduler.")] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Write the table into this Parquet file, and a report beside it.")
+        Path | None,
+        typer.Option(
+            "--out", help="Write the table, with specs and curves, into this Parquet file, and a report beside it."
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Take the place of another file at --out.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Run a grid of noises, regularisers and seeds that share their draws, each as `train` would run it."""
-    within.check_count("--jobs", jobs, 1024)
-    within.check_count("--seeds", seeds, 10**6)
+    """Run a grid of noises, regularizers and seeds as `train` does; runs of a seed share their random draws."""
+    limits.check_count("--jobs", jobs, 1024)
+    limits.check_count("--seeds", seeds, 10**6)
     screen.writable_file(out, force=force)
     ways = [{"epsilon": e} for e in epsilon or []] + [{"noise": text} for text in noise or []]
     if not ways or seeds < 1:
         raise SpecError("a sweep needs at least one --epsilon or --noise, and at least one seed")
     planned = problem.preset == "auto" and not noise  # one loss for all of them
-    with screen.reading(data.file, json) as told:
-        dealt = data.dealt(problem.given_loss, 0, planned, mechanism.on_violation == "clip", problem.weighed, told)
+    with screen.reading(data.file, json) as on_read:
+        partitioned = data.partitioned(
+            problem.given_loss, 0, planned, SIMULATION, mechanism.on_violation == "clip", problem.weighed, on_read
+        )
     cells: list[Spec] = []
     penalties: list[str | None] = [*h] if h else [None]
     for way, penalty in itertools.product(ways, penalties):
         model, privacy = ModelFlags(**vars(problem), h=penalty), PrivacyFlags(**vars(mechanism), **way)
-        cells.append(spec_for(dealt, model, network, steps, privacy, 0, alone=False)[0])
-    specs = [cell.but(seed=seed) for cell in cells for seed in range(seeds)]
+        cells.append(spec_for(partitioned, model, network, steps, privacy, 0, alone=False)[0])
+    specs = [cell.replace(seed=seed) for cell in cells for seed in range(seeds)]
     best = {
-        cell.problem.h: optimum(make_problem(cell.problem, dealt.shards), gap=1e-6).value if certify else float("nan")
+        cell.problem.h: optimum(make_problem(cell.problem, partitioned.shards), gap=1e-6).value
+        if certify
+        else float("nan")
         for cell in cells
     }
     began = time.perf_counter()
     results = run_sweep(
         specs,
-        dealt.shards,
-        test=dealt.test,
+        partitioned.shards,
+        test=partitioned.test,
         f_star=[best[s.problem.h] for s in specs],
         execution=Execution(engine, 20),
         jobs=jobs,
         cluster=cluster,
-        **dealt.names,
+        **partitioned.names,
     )
     seconds = time.perf_counter() - began
-    rows = [_row(result) for result in results]
-    report = None
+    _report(results, seconds, out, f"{partitioned.name}: {partitioned.loss}", json)
+
+
+def _report(results: list[Result], seconds: float, out: Path | None, title: str, json: bool) -> None:
+    """Write the table and a report beside it, and print them."""
+    rows, report = [_row(result) for result in results], None
     if out is not None:
-        save_rows(rows, out)
-        report = str(write_report(results, out.with_name(f"{out.stem}-report.html"), f"{dealt.name}: {dealt.loss}"))
+        kept = zip(rows, results, strict=True)  # each can be run again, and drawn
+        save_rows(
+            [row | {"spec": r.spec.to_json(), "history": [dict(x) for x in r.history.rows]} for row, r in kept], out
+        )
+        report = str(write_report(results, out.with_name(f"{out.stem}-report.html"), title))
     if json:
         screen.say_json({"label": NOT_PRIVATE, "adjacency": ADJACENCY, "report": report, "runs": rows})
         return
@@ -121,7 +137,7 @@ def _row(result: Result) -> dict[str, Any]:
 def _show(rows: list[dict[str, Any]], delta: float, adversary: str) -> None:
     columns = {"F": "objective", "F − F*": "suboptimality", "train": "train_accuracy", "test": "test_accuracy"}
     known = {title: name for title, name in columns.items() if not any(np.isnan(r[name]) for r in rows)}
-    title = f"mean ± standard deviation over seeds (δ = {delta:g}, '{adversary}')"
+    title = f"mean with a 95 % interval over seeds (δ = {delta:g}, '{adversary}')"
     table = Table(title=title, title_justify="left", box=None)
     for column in ("noise", "h", "true ε", *known):
         table.add_column(column, justify="left" if column in ("noise", "h") else "right", overflow="fold")
@@ -132,8 +148,9 @@ def _show(rows: list[dict[str, Any]], delta: float, adversary: str) -> None:
         cells = [_mean([r[name] for r in runs]) for name in known.values()]
         table.add_row(noise, h, f"[{'green' if runs[0]['private'] else 'red'}]{shown}[/]", *cells)
     screen.out.print(table)
-    screen.out.print(f"[dim]F and accuracies are {NOT_PRIVATE}; neighbouring data: {ADJACENCY}.[/]", soft_wrap=True)
+    screen.out.print(f"[dim]F and accuracies are {NOT_PRIVATE}; neighboring data: {ADJACENCY}.[/]", soft_wrap=True)
 
 
 def _mean(values: list[float]) -> str:
-    return f"{np.mean(values):.4f} ± {np.std(values):.4f}"
+    found = Interval.of(values)
+    return f"{found.mean:.4f} ± {found.half:.4f}" if found.seeds > 1 else f"{found.mean:.4f}"

@@ -1,5 +1,6 @@
-"""`sottovoce train FILE`: read, deal out, run, show, save."""
+"""`sottovoce train FILE`: read and partition records, run, print and save the result."""
 
+import json as json_
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,32 +12,35 @@ import numpy as np
 from sottovoce._types import IntArray
 from sottovoce.cli import screen
 from sottovoce.cli.budget import mention_budget, overview_of, paying
+from sottovoce.cli.evaluate import show
 from sottovoce.cli.flags import DataFlags, by_class, grouped, option
-from sottovoce.cli.records import Dealt
+from sottovoce.cli.holdout import Holdout
+from sottovoce.cli.records import Partitioned
 from sottovoce.cli.report import NAME, write_report
+from sottovoce.data.layout import FILE as LAYOUT_FILE
+from sottovoce.data.policy import ReadPolicy
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.engine import ENGINES
-from sottovoce.errors import PrivacyLeakWarning, SpecError
-from sottovoce.planner import Facts, choose
-from sottovoce.planner.terms import (
+from sottovoce.errors import SpecError
+from sottovoce.evaluation import Evaluation
+from sottovoce.matrices import is_sparse
+from sottovoce.planner.fit import FitRequest, plan_fit
+from sottovoce.planner.shared_settings import (
     INTERCEPT,
     SMALL_INTERCEPT,
     Weighing,
-    budget,
-    refuse_small_nodes,
-    steepest,
     target_scale,
 )
 from sottovoce.planner.trust import read_trust
 from sottovoce.privacy.calibration import NOISES, Noise, Private
-from sottovoce.privacy.quantiles import NO_QUANTILES, Quantiles
+from sottovoce.privacy.quantiles import Quantiles
 from sottovoce.problem.losses import LOSSES, Loss
 from sottovoce.problem.objective import ByRecords
 from sottovoce.problem.optimum import optimum
-from sottovoce.rows import is_sparse
-from sottovoce.run.build import make_problem, rounds_for_epochs
+from sottovoce.run.build import make_problem
+from sottovoce.run.plan import rounds_for_epochs
 from sottovoce.run.presets import PRESETS
-from sottovoce.run.result import HEAD, refuse_to_lose
+from sottovoce.run.result import BUDGETED, EVALUATION, HEAD, Result, check_overwrite
 from sottovoce.run.solve import solve
 from sottovoce.run.spec import Execution, Spec
 
@@ -62,7 +66,7 @@ MODEL, NETWORK, STEPS, PRIVACY, RUN = "Model", "Network", "Algorithm", "Privacy"
 
 @dataclass(frozen=True)
 class ProblemFlags:
-    """eq. (1) but its regulariser."""
+    """The terms of eq. (1) except the regularizer."""
 
     preset: Annotated[
         str, option("--preset", f"Start from auto (the planner), {', '.join(PRESETS)}; options change it.", MODEL)
@@ -74,16 +78,26 @@ class ProblemFlags:
         float | None, option("--intercept", "Value of the intercept's column, rows being at most 1 long.", MODEL)
     ] = None
     no_intercept: Annotated[bool, option("--no-intercept", "No constant term.", MODEL)] = False
-    weigh: Annotated[str | None, option("--weigh", "Count nodes or records the same.", MODEL)] = None
+    node_weights: Annotated[
+        str | None, option("--node-weights", "Weight nodes equally, or records: nodes, records, records:κ.", MODEL)
+    ] = None
     class_weight: Annotated[
         str | None, option("--class-weight", "What classes count, as in no=1,yes=5; or balanced, by the prior.", MODEL)
     ] = None
     prior: Annotated[
         str | None, option("--prior", "How likely classes are, as in no=0.9,yes=0.1: public, not counted.", MODEL)
     ] = None
-    no_shape: Annotated[bool, option("--no-shape", "Spend no share of ε on the shape of the data.", MODEL)] = False
+    no_private_scaling: Annotated[
+        bool, option("--no-private-scaling", "Spend no part of ε on scaling the data.", MODEL)
+    ] = False
+    feature_map: Annotated[
+        str, option("--feature-map", "auto, additive (functions of numeric columns, by a schema) or linear.", MODEL)
+    ] = "auto"
     target_scale: Annotated[
-        str, option("--target-scale", "private: look for a narrower range of targets; or for which share of ε.", MODEL)
+        str,
+        option(
+            "--target-scale", "Narrow the target range privately: private, or the share of ε to spend on it.", MODEL
+        ),
     ] = "public"
 
     @property
@@ -94,8 +108,8 @@ class ProblemFlags:
     def range_share(self, targets: tuple[float, float] | None, planned: bool) -> Quantiles | None:
         """What is spent on the range of targets, or None where the planner chooses that."""
         share = target_scale(self.target_scale if not _is_number(self.target_scale) else float(self.target_scale))
-        if share != NO_QUANTILES and targets is None:
-            raise SpecError("--target-scale looks for a range within that of a regression; give --target-bounds, too")
+        if (share is None or share) and targets is None:
+            raise SpecError("--target-scale needs the public range that it narrows; give --target-bounds, too")
         if share is None and not planned:
             raise SpecError("--target-scale private is for plans, which have an ε and no preset; give a share, as 0.05")
         return share
@@ -127,7 +141,9 @@ class ProblemFlags:
 class ModelFlags(ProblemFlags):
     """eq. (1)."""
 
-    h: Annotated[str | None, option("--h", "Regulariser: l2:5e-4, l1:5e-4, elastic_net:…, box:-1,1, …", MODEL)] = None
+    h: Annotated[
+        str | None, option("--regularizer", "Regularizer: l2:5e-4, l1:5e-4, elastic_net:…, box:-1,1, …", MODEL)
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -144,7 +160,7 @@ class NetworkFlags:
     averaging: Annotated[
         str | None, option("--averaging", "gossip, gossip:5, exact, clipped:RADIUS, trimmed:1.", NETWORK)
     ] = None
-    correct: Annotated[bool, option("--correct", "Weigh unevenly active nodes.", NETWORK)] = False
+    debias: Annotated[bool, option("--debias", "Correct for nodes that are active unequally often.", NETWORK)] = False
 
     def changes(self) -> dict[str, Any]:
         """The fields of a spec that they are."""
@@ -153,7 +169,7 @@ class NetworkFlags:
             "network__activation": self.activation,
             "network__weights": self.mixing,
             "network__averaging": self.averaging,
-            "network__correct": self.correct or None,
+            "network__correct": self.debias or None,
         }
 
 
@@ -176,7 +192,7 @@ class StepFlags:
 
 @dataclass(frozen=True)
 class MechanismFlags:
-    """What a node lets out, and who is watching; how much noise is said elsewhere."""
+    """What a node releases, and the adversary, but not the amount of noise."""
 
     sampling: Annotated[str | None, option("--sampling", "one, fixed:8, poisson:8 or full.", PRIVACY)] = None
     delta: Annotated[
@@ -187,10 +203,10 @@ class MechanismFlags:
         None
     )
     trust: Annotated[
-        str | None, option("--trust", "nobody, majority, centre, or how many nodes may collude (see plan).", PRIVACY)
+        str | None, option("--trust", "nobody, majority, center, or how many nodes may collude (see plan).", PRIVACY)
     ] = None
     adversary: Annotated[
-        str | None, option("--adversary", "Who is watching; a run faces transcript, all messages.", PRIVACY)
+        str | None, option("--adversary", "The adversary; a run faces transcript, all messages.", PRIVACY)
     ] = None
 
     def watching(self, nodes: int) -> Any:
@@ -204,7 +220,7 @@ class MechanismFlags:
 
 @dataclass(frozen=True)
 class PrivacyFlags(MechanismFlags):
-    """What a node lets out, with how much noise, and who is watching."""
+    """What a node releases, with how much noise, and the adversary."""
 
     epsilon: Annotated[
         float | None, option("--epsilon", "ε of the guarantee (1); the noise follows from it.", PRIVACY)
@@ -232,18 +248,36 @@ class RunFlags:
         bool, option("--no-secure", "Without a seed: fast floating-point noise, not hardened.", RUN)
     ] = False
     engine: Annotated[str, option("--engine", f"auto, {', '.join(ENGINES)}.", RUN)] = "auto"
-    certify: Annotated[bool, option("--certify", "Compute F* first, for the suboptimality.", RUN)] = False
-    observations: Annotated[int, option("--observations", "How often to look; 0: never.", RUN)] = 40
+    certify: Annotated[bool, option("--certify", "Compute F* first, for the suboptimality shown.", RUN)] = False
+    observations: Annotated[int, option("--observations", "How often to evaluate; 0: never.", RUN)] = 40
     not_private_history: Annotated[
         bool,
-        option("--not-private-history", "Without a seed: keep what was seen, in a file that says what it is.", RUN),
+        option("--not-private-history", "Without a seed: show objective and accuracy, and keep them, labeled.", RUN),
     ] = False
     out: Annotated[Path | None, option("--out", "Save the result here; with --seed, also checkpoints.", RUN)] = None
+    holdout: Annotated[
+        float | None,
+        option("--holdout", "Do not train on this share of the records, as 0.2: evaluate on it, at the same ε.", RUN),
+    ] = None
     budget: Annotated[
         Path | None, option("--budget", "The ledger that this run is paid from: see `sottovoce ledger budget`.", RUN)
     ] = None
     force: Annotated[bool, option("--force", "Take the place of another result in --out.", RUN)] = False
     json: Annotated[bool, option("--json", "Print one JSON object.", RUN)] = False
+    verbose: Annotated[bool, option("--verbose", "Print the paper's symbols as well: ι, β, σ, L.", RUN)] = False
+
+    def observation_count(self, test: Path | None) -> int | None:
+        """Return how often to compute objective and accuracy; with a guarantee 0 unless the user asks for it."""
+        if self.seed is not None or self.not_private_history:
+            return self.observations or None
+        shown = {"--certify": self.certify, "--test": test is not None}
+        for name in (name for name, given in shown.items() if given):
+            raise SpecError(
+                f"{name} is for figures that are computed from the records outside the mechanism, and a run with a "
+                "guarantee shows none; evaluate with noise (sottovoce evaluate), simulate (--seed), or add "
+                "--not-private-history"
+            )
+        return None
 
 
 @grouped
@@ -251,56 +285,83 @@ def train(
     data: DataFlags, model: ModelFlags, network: NetworkFlags, steps: StepFlags, privacy: PrivacyFlags, run: RunFlags
 ) -> None:
     """Train a linear model on FILE by gossip between simulated nodes."""
+    observation_count = run.observation_count(data.test)
     screen.writable(run.out, keep=False)
     clipped, planned = privacy.on_violation == "clip", model.preset == "auto" and isinstance(privacy.scale, Private)
-    with screen.reading(data.file, run.json) as told:
-        dealt = data.dealt(model.given_loss, run.seed, planned, clipped, model.weighed, told)
-    classified = dealt.names["classes"] is not None
-    notes = data.leaks(data.file, classified) if run.seed is None else []  # a simulation has no secrets to leak
-    spec, reasons = spec_for(dealt, model, network, steps, privacy, run.seed)
-    dealt = replace(dealt, shards=dealt.weighing.weighed(spec, dealt.shards))
+    with screen.reading(data.file, run.json) as on_read, screen.owner_notes() as note:
+        policy = ReadPolicy.of(run.seed is None, note)
+        partitioned = data.partitioned(model.given_loss, run.seed, planned, policy, clipped, model.weighed, on_read)
+    partitioned, held = (partitioned, None) if run.holdout is None else Holdout.of(partitioned, run.holdout, run.seed)
+    spec, reasons = spec_for(partitioned, model, network, steps, privacy, run.seed)
+    came, partitioned = partitioned.shards, partitioned.mapped(spec)
+    partitioned = replace(partitioned, shards=partitioned.weighing.weighed(spec, partitioned.shards))
     said = [*reasons, *([f"· {data.caution}"] if planned and data.caution else [])]
-    _mention_small_nodes(spec, dealt.shards.sizes, dealt.names.get("nodes"))
-    f_star = optimum(make_problem(spec.problem, dealt.shards), gap=1e-6).value if run.certify else float("nan")
+    _mention_small_nodes(spec, partitioned.shards.sizes, partitioned.names.get("nodes"))
+    f_star = optimum(make_problem(spec.problem, partitioned.shards), gap=1e-6).value if run.certify else float("nan")
     if run.out is not None:
-        refuse_to_lose(run.out, spec, run.force)
+        check_overwrite(run.out, spec, run.force)
     _mention_earlier_work(run.out, run.seed)
-    with screen.bar("gossip", quiet=run.json) as progress, paying(run.budget, "train", spec, dealt.shards) as allow:
+    everything, found = came if held is None else held.everything, None
+    with (
+        screen.bar("gossip", quiet=run.json) as progress,
+        paying(run.budget, "train", spec, partitioned.shards, everything) as budget_check,
+    ):
         result = solve(
             spec,
-            dealt.shards,
-            test=dealt.test,
+            partitioned.shards,
+            test=partitioned.test,
             f_star=f_star,
-            execution=Execution(run.engine, run.observations or None),
+            execution=Execution(run.engine, observation_count),
             progress=progress,
             checkpoint=run.out if run.out is not None and run.seed is not None else None,
             secure=not run.no_secure,
-            allow=allow,
-            **dealt.names,
+            budget_check=budget_check if held is None else held.checked(budget_check),
+            **partitioned.names,
         )
-    warned = [f"[yellow]{PrivacyLeakWarning.__name__}:[/] {screen.plain(note)}" for note in notes]
-    for line in (*said, *warned):
+        if run.budget is not None:
+            result = replace(result, environment=result.environment | {BUDGETED: True})
+        if held is not None:
+            result, found = held.evaluated(result)
+    for line in said:
         screen.err.print(line, soft_wrap=True)
+    _report(result, found, data, policy, run, f"{partitioned.name}: {spec.problem.loss} + {spec.problem.h}")
+
+
+def _report(
+    result: Result, found: Evaluation | None, data: DataFlags, policy: ReadPolicy, run: RunFlags, title: str
+) -> None:
+    """Save the result where a folder is given, and show it."""
+    evaluation = None if found is None else found.to_dict() | {"held_out_seeded": run.seed is not None}
     saved = report = None
-    title = f"{dealt.name}: {spec.problem.loss} + {spec.problem.h}"
     if run.out is not None:
         beside = {} if data.schema is None else {SCHEMA_FILE: data.schema.read_bytes()}  # `predict` reads raw columns
-        again = (run.out / HEAD).exists()
-        saved = str(result.save(run.out, beside=beside, not_private_history=run.not_private_history, force=run.force))
-        if again and data.schema is None:  # it was of the result that is gone
-            (run.out / SCHEMA_FILE).unlink(missing_ok=True)
-        (run.out / "checkpoint.npz").unlink(missing_ok=True)
-        result.verify()
-        report = str(write_report([result], run.out / NAME, title, verified=True))
+        beside[LAYOUT_FILE] = data.layout_of(data.file, policy).to_json()
+        saved, report = _save(result, run.out, run, beside, evaluation, title)
     if run.json:
-        screen.say_json(
-            screen.summary(result, saved) | {"report": report, "notes": notes, "budget": overview_of(run.budget)}
-        )
-    else:
-        screen.show(result, title)
-        if saved:
-            screen.out.print(f"saved in {saved}; open {report} in a browser", soft_wrap=True)
-        mention_budget(run.budget)
+        more = {"report": report, "budget": overview_of(run.budget), "evaluation": evaluation}
+        screen.say_json(screen.summary(result, saved) | more)
+        return
+    screen.show(result, title, verbose=run.verbose)
+    if found is not None and evaluation is not None:
+        show(found, evaluation)
+    if saved:
+        screen.out.print(f"saved in {saved}; open {report} in a browser", soft_wrap=True)
+    mention_budget(run.budget)
+
+
+def _save(
+    result: Result, out: Path, run: RunFlags, beside: dict[str, bytes], evaluation: dict[str, Any] | None, title: str
+) -> tuple[str, str]:
+    """Save the result, the files beside it and its report, verified; return where both are."""
+    if evaluation is not None:
+        beside[EVALUATION] = json_.dumps(evaluation, ensure_ascii=False, indent=2).encode()
+    again = (out / HEAD).exists()
+    saved = str(result.save(out, beside=beside, not_private_history=run.not_private_history, force=run.force))
+    if again and SCHEMA_FILE not in beside:  # it belonged to the result that was replaced
+        (out / SCHEMA_FILE).unlink(missing_ok=True)
+    (out / "checkpoint.npz").unlink(missing_ok=True)
+    result.verify()
+    return saved, str(write_report([result], out / NAME, title, evaluation=evaluation, verified=True))
 
 
 def _is_number(text: str) -> bool:
@@ -327,7 +388,7 @@ def _mention_small_nodes(spec: Spec, sizes: IntArray, names: tuple[str, ...] | N
     smallest, typical = int(sizes.min()), float(np.median(sizes))
     if smallest * 10 <= typical or (len(sizes) == 2 and smallest * 10 <= int(sizes.max())):
         node = names[int(sizes.argmin())] if names else str(int(sizes.argmin()))
-        hint = "" if isinstance(spec.problem.weights, ByRecords) else "; try --weigh records, or leave it out"
+        hint = "" if isinstance(spec.problem.weights, ByRecords) else "; try --node-weights records, or leave it out"
         screen.err.print(
             f"[yellow]Note:[/] node '{node}' has {smallest} records, the typical one {typical:,.0f}: it needs far more "
             f"noise, and no batch can be larger than its records{hint}.",
@@ -336,7 +397,7 @@ def _mention_small_nodes(spec: Spec, sizes: IntArray, names: tuple[str, ...] | N
 
 
 def spec_for(
-    dealt: Dealt,
+    partitioned: Partitioned,
     model: ModelFlags,
     network: NetworkFlags,
     steps: StepFlags,
@@ -344,92 +405,95 @@ def spec_for(
     seed: int | None,
     alone: bool = True,
 ) -> tuple[Spec, list[str]]:
-    """The run that these options ask for on these records, of which only sizes are looked at; and what is to be said.
+    """Return the run that these options describe, and notes to print; only the sizes of the records are read.
 
-    With an ε and no preset the planner chooses what is left open, as it does for estimators: the same plan. Unless it
-    is not `alone`: runs that share records share what these weigh, so that none of them leaves the weights out.
+    With an ε and no preset the planner chooses all open settings, and the plan equals that of the estimators. Runs that
+    are not `alone` share records and their weights, so none of them leaves the weights out.
     """
-    auto, noise = model.preset == "auto", privacy.scale
-    ranged = model.range_share(dealt.targets, auto and isinstance(noise, Private))
+    planned = model.preset == "auto" and isinstance(privacy.scale, Private)
+    if model.feature_map == "additive" and not (planned and alone):
+        raise SpecError(
+            "--feature-map additive is for one planned run: give an --epsilon, and no --preset or --noise; a sweep "
+            "compares linear models"
+        )
+    ranged = model.range_share(partitioned.targets, planned)
     changes: dict[str, Any] = {
-        "problem__loss": dealt.loss,
-        "problem__outputs": dealt.outputs,
+        "problem__loss": partitioned.loss,
+        "problem__outputs": partitioned.outputs,
         "problem__h": model.h,
-        "problem__intercept": model.column(dealt.loss),
-        "problem__weights": model.weigh,
+        "problem__intercept": model.column(partitioned.loss),
+        "problem__weights": model.node_weights,
         "problem__on_violation": privacy.on_violation,
         **network.changes(),
         **steps.changes(),
         "privacy__sampling": privacy.sampling,
-        "privacy__noise": noise,
+        "privacy__noise": privacy.scale,
         "privacy__delta": privacy.delta,
         "privacy__clip": privacy.clip,
-        "privacy__adversary": privacy.watching(dealt.shards.n),
-        "privacy__quantiles": None if ranged == NO_QUANTILES else ranged,
+        "privacy__adversary": privacy.watching(partitioned.shards.n),
+        "privacy__quantiles": ranged or None,
         "seed": seed,
     }
     given = {key: value for key, value in changes.items() if value is not None}
-    spec, sizes = PRESETS.make("private" if auto else model.preset)(1).but(**given), dealt.shards.sizes
-    if auto and isinstance(noise, Private):
-        free = tuple(name for name, fixed in (("loss", model.loss), ("penalty", model.h)) if fixed is None)
-        return _planned(spec, set(given), dealt, steps, privacy, not model.no_shape, ranged is None, free, alone)
+    preset, sizes = "private" if model.preset == "auto" else model.preset, partitioned.shards.sizes
+    spec = PRESETS.make(preset)(1).replace(**given)
+    if planned:
+        fixed = _fixed(spec, set(given), steps, sizes)
+        if partitioned.targets is not None:  # a regression in known units may be other than a descent
+            fixed["method"] = "auto"
+        request = replace(
+            _request(spec, partitioned),
+            delta="auto" if privacy.delta is None else privacy.delta,
+            fixed=fixed,
+            private_scaling=not model.no_private_scaling and partitioned.loss.targets != "real",
+            find_range=ranged is None,
+            threshold=alone,
+            free=tuple(name for name, named in (("loss", model.loss), ("penalty", model.h)) if named is None),
+            columns=partitioned.columns,
+            wanted=model.feature_map if alone else "linear",
+        )
+        choice = plan_fit(request)
+        reasons = ["[bold]The plan[/], from public numbers alone:", *(f"· {reason}" for reason in choice.reasons)]
+        return choice.spec.replace(seed=seed), reasons
     wanted, said = spec.privacy.sampling, []
     spec = spec if privacy.sampling is not None else _fitted(spec, int(sizes.min()))
     spec = _with_rounds(spec, steps.rounds, 10.0 if steps.epochs is None else steps.epochs, sizes)
     if spec.privacy.sampling != wanted:
         said = [f"[yellow]Note:[/] {spec.privacy.sampling}, not {wanted}: the smallest node has no more records."]
-    return dealt.weighing.started(spec, int(dealt.shards.X.shape[1])), said
+    return partitioned.weighing.started(spec, int(partitioned.shards.X.shape[1])), said
 
 
-def _planned(
-    spec: Spec,
-    given: set[str],
-    dealt: Dealt,
-    steps: StepFlags,
-    privacy: PrivacyFlags,
-    shape: bool,
-    quantiles: bool,
-    free: tuple[str, ...],
-    alone: bool,
-) -> tuple[Spec, list[str]]:
-    """The planner's choice around what the user has fixed, and its reasons."""
-    problem, shards = spec.problem, dealt.shards
-    sizes, features = tuple(shards.sizes.tolist()), int(shards.X.shape[1])
-    assert isinstance(spec.privacy.noise, Private)
-    epsilon, delta = budget(spec.privacy.noise.epsilon, "auto" if privacy.delta is None else privacy.delta, sum(sizes))
-    if dealt.targets is None:  # a regression of which nothing can be learned is a constant, and says so
-        refuse_small_nodes(sizes, dealt.node_names, epsilon, delta, "people" if shards.people else "records")
+def _request(spec: Spec, partitioned: Partitioned) -> FitRequest:
+    """What is public of these records, and what the spec says of them."""
+    problem, shards, noise = spec.problem, partitioned.shards, spec.privacy.noise
+    assert isinstance(noise, Private)
+    if math.isinf(noise.epsilon):
+        raise SpecError(f"a plan needs an ε that is finite and over 0, not {noise.epsilon}")
+    return FitRequest(
+        sizes=tuple(shards.sizes.tolist()),
+        nodes=partitioned.node_names,
+        features=int(shards.X.shape[1]),
+        loss=problem.loss,
+        epsilon=noise.epsilon,
+        outputs=problem.outputs,
+        people=shards.people,
+        adversary=spec.privacy.adversary,
+        graph=spec.network.graph,
+        intercept=problem.intercept,
+        weighing=partitioned.weighing,
+        sparse=is_sparse(shards.X),
+    )
+
+
+def _fixed(spec: Spec, given: set[str], steps: StepFlags, sizes: IntArray) -> dict[str, Any]:
+    """What the options fix of a plan, as settings of the planner."""
     fixed: dict[str, Any] = {name: _field(spec, key) for name, key in FIXED.items() if key in given}
     fixed["rounds"] = steps.rounds
     if steps.epochs is not None:  # passes over the data speak of batches
-        spec = spec if "sampling" in fixed else _fitted(spec, int(shards.sizes.min()))
-        fixed["rounds"] = _with_rounds(spec, None, steps.epochs, shards.sizes).algorithm.rounds
+        spec = spec if "sampling" in fixed else _fitted(spec, int(sizes.min()))
+        fixed["rounds"] = _with_rounds(spec, None, steps.epochs, sizes).algorithm.rounds
         fixed |= {"sampling": spec.privacy.sampling, "activation": spec.network.activation}
-    if dealt.targets is not None:  # a regression in known units may be other than a descent
-        fixed["method"] = "auto"
-    elif math.isinf(problem.loss.slope_bound) and problem.loss.targets != "real" and "clip" not in fixed:
-        fixed["clip"] = steepest(problem.outputs, problem.row_norm, problem.intercept)
-    facts = Facts(
-        sizes=sizes,
-        features=features + (problem.intercept > 0),
-        epsilon=math.inf if epsilon is None else epsilon,
-        delta=delta,
-        loss=problem.loss,
-        adversary=spec.privacy.adversary,
-        graph=spec.network.graph,
-        outputs=problem.outputs,
-        intercept=problem.intercept,
-        shape=shape and problem.loss.targets != "real",
-        quantiles=quantiles,
-        weight=dealt.weighing.mean,
-        rarest=dealt.weighing.rarest,
-        balance=dealt.weighing.balance if alone else None,
-        sparse=is_sparse(shards.X),
-        free=() if epsilon is None else free,
-    )
-    choice = choose(facts, **fixed)
-    reasons = ["[bold]The plan[/], from public numbers alone:", *(f"· {reason}" for reason in choice.reasons)]
-    return dealt.weighing.started(choice.spec.but(seed=spec.seed), features), reasons
+    return fixed
 
 
 def _field(spec: Spec, key: str) -> Any:
@@ -441,7 +505,7 @@ def _fitted(spec: Spec, smallest: int) -> Spec:
     """A preset's batch, made no larger than the smallest node: sizes are public."""
     sampling = spec.privacy.sampling
     size = getattr(sampling, "size", 0)
-    return spec if size <= smallest else spec.but(privacy__sampling=replace(sampling, size=smallest))  # type: ignore[type-var]
+    return spec if size <= smallest else spec.replace(privacy__sampling=replace(sampling, size=smallest))  # type: ignore[type-var]
 
 
 def _with_rounds(spec: Spec, rounds: int | None, epochs: float, sizes: IntArray) -> Spec:

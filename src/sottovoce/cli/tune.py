@@ -9,6 +9,9 @@ import typer
 from sottovoce.cli import screen
 from sottovoce.cli.budget import Ledger, budget_of, mention_budget, overview_of
 from sottovoce.cli.flags import RecordFlags, grouped
+from sottovoce.cli.records import Records
+from sottovoce.data.layout import FILE as LAYOUT_FILE
+from sottovoce.data.policy import ReadPolicy
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.errors import PrivacyLeakWarning, SpecError
 from sottovoce.run.result import HEAD
@@ -22,7 +25,7 @@ def tune(
     file: Annotated[Path, typer.Argument(help="Records: svmlight, CSV or Parquet.")],
     data: RecordFlags,
     try_: Annotated[
-        list[str], typer.Option("--try", help="A setting and its values, as in loss=hinge,logistic; several times.")
+        list[str], typer.Option("--param", help="A setting and its values, as in loss=hinge,logistic; several times.")
     ],
     epsilon: Annotated[float, typer.Option("--epsilon", help="ε of the whole search.")] = 1.0,
     delta: Annotated[float | None, typer.Option("--delta", help="δ (1e-5, or half a record's share if less).")] = None,
@@ -39,25 +42,18 @@ def tune(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Choose among plans by private scores on held-out records: one (ε, δ) for the whole search."""
-    from sottovoce.estimators import (  # scikit-learn is slow to load
-        PrivateClassifier,
-        PrivateRegressor,
-        PrivateSearchCV,
-    )
+    from sottovoce.estimators import PrivateSearchCV  # scikit-learn is slow to load
 
     screen.writable(out, keep=False)
     if out is not None and (out / HEAD).exists() and not force:
         raise SpecError(f"there is a result in '{out}' already; give another folder, or --force to lose it")
-    records = data.records(file)
-    records.refuse_long()
-    fixed: dict[str, Any] = {"row_norm": records.bound, "on_violation": "raise"}
-    if records.classes is None:
-        inner: Any = PrivateRegressor(target_bounds=records.targets, **fixed)
-    else:
-        public = data.schema is not None or data.classes is not None
-        inner = PrivateClassifier(classes=list(records.classes) if public else None, **fixed)
+    with screen.owner_notes() as notify:
+        policy = ReadPolicy.of(seed is None, notify)
+        records = data.records(file, policy=policy)
+    records.check_row_norms()
+    public = seed is None or data.schema is not None or data.classes is not None
     search = PrivateSearchCV(
-        inner,
+        _estimator(records, public),
         _grid(try_),
         epsilon=epsilon,
         delta="auto" if delta is None else delta,
@@ -68,37 +64,49 @@ def tune(
         random_state=seed,
         budget=budget_of(budget),
     )
-    people = {} if records.units is None else {"units": records.units}
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        search.fit(records.X, records.labels, nodes=records.groups, **people)
-    for note in {str(each.message): each.category for each in told}.items():
-        kind = PrivacyLeakWarning.__name__ if issubclass(note[1], PrivacyLeakWarning) else "Note"
-        screen.err.print(f"[yellow]{kind}:[/] {screen.plain(note[0])}", soft_wrap=True)
+    _fit(search, records)
     beside = {} if data.schema is None else {SCHEMA_FILE: data.schema.read_bytes()}  # `predict` reads raw columns
+    beside[LAYOUT_FILE] = data.layout_of(file, policy).to_json()
     saved = None
     if out is not None:
         saved = str(search.best_estimator_.to_result(records.features).save(out, beside=beside, force=force))
-    score = search.best_score_
     if json:
-        screen.say_json(
-            {
-                "best": {name: str(value) for name, value in search.best_params_.items()},
-                "score": {"value": score.value, "standard_error": score.error},
-                "run_epsilon": search.run_epsilon_,
-                "worth": search.worth_,
-                "privacy": search.privacy_.to_dict(),
-                "saved": saved,
-                "budget": overview_of(budget),
-            }
-        )
+        best = {name: str(value) for name, value in search.best_params_.items()}
+        found = {"best": best, "score": search.best_score_.to_dict(), "run_epsilon": search.run_epsilon_}
+        found |= {"worth": search.summary_, "privacy": search.privacy_.to_dict()}
+        screen.say_json(found | {"saved": saved, "budget": overview_of(budget)})
         return
-    best = ", ".join(f"{name} = {value}" for name, value in search.best_params_.items())
+    _show(search, saved)
+    mention_budget(budget)
+
+
+def _estimator(records: Records, public: bool) -> Any:
+    """What is searched over: a regressor for numbers, else a classifier; it knows classes that are public."""
+    from sottovoce.estimators import PrivateClassifier, PrivateRegressor  # scikit-learn is slow to load
+
+    fixed: dict[str, Any] = {"row_norm": records.bound, "on_violation": "raise"}
+    if records.classes is None:
+        return PrivateRegressor(target_bounds=records.targets, **fixed)
+    return PrivateClassifier(classes=list(records.classes) if public else None, **fixed)
+
+
+def _fit(search: Any, records: Records) -> None:
+    """Run the search; its warnings go to the screen, each once."""
+    people = {} if records.user_ids is None else {"user_ids": records.user_ids}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        search.fit(records.X, records.labels, nodes=records.groups, **people)
+    for note in {str(each.message): each.category for each in caught}.items():
+        kind = PrivacyLeakWarning.__name__ if issubclass(note[1], PrivacyLeakWarning) else "Note"
+        screen.err.print(f"[yellow]{kind}:[/] {screen.plain(note[0])}", soft_wrap=True)
+
+
+def _show(search: Any, saved: str | None) -> None:
+    best, score = ", ".join(f"{name} = {value}" for name, value in search.best_params_.items()), search.best_score_
     screen.out.print(f"[bold]the best plan:[/] {best}; its score, of the best and so on the high side: {score}")
-    screen.out.print(f"{search.worth_}\n{search.privacy_.verdict()}", soft_wrap=True)
+    screen.out.print(f"{search.summary_}\n{search.privacy_.verdict()}", soft_wrap=True)
     if saved:
         screen.out.print(f"saved in {saved}; check it with: sottovoce account --verify {saved}", soft_wrap=True)
-    mention_budget(budget)
 
 
 def _grid(tried: list[str]) -> dict[str, list[Any]]:
@@ -108,11 +116,11 @@ def _grid(tried: list[str]) -> dict[str, list[Any]]:
         name, found, values = text.partition("=")
         name = name.strip().replace("-", "_")
         if not found or not values.strip():
-            raise SpecError(f"'--try {text}' names no values; write a setting and its values, as in rounds=50,200")
+            raise SpecError(f"'--param {text}' names no values; write a setting and its values, as in rounds=50,200")
         try:
             grid[name] = [_value(name, value.strip()) for value in values.split(",")]
         except ValueError:
-            raise SpecError(f"'--try {text}' has a value that is no number; '{name}' takes numbers") from None
+            raise SpecError(f"'--param {text}' has a value that is no number; '{name}' takes numbers") from None
     return grid
 
 

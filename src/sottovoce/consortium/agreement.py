@@ -46,11 +46,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from sottovoce.bounded import read_toml
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.data.schema import Schema, read_schema
 from sottovoce.errors import SottovoceError, SpecError
 from sottovoce.node.runfile import Run, beside, check_name, make_run
-from sottovoce.notation import write
+from sottovoce.registry import write
 
 FILE = "consortium.toml"
 SERVER = "server"
@@ -77,7 +78,7 @@ _KNOWN = {
 
 @dataclass(frozen=True)
 class PublicSite:
-    """What everybody knows of a site: its node's name, its organisation, and its number of records (or of people)."""
+    """The public facts of a site: its node's name, its organization, and its number of records (or of people)."""
 
     name: str
     org: str
@@ -95,7 +96,7 @@ class Agreement:
     Attributes
     ----------
     name : of the consortium
-    schema, schema_file : what every site's records look like, and where that is written
+    schema, schema_file : the format of every site's records, and where that is written
     sites : in the order of their nodes' numbers
     held_out : the share of every site's records that is never trained on
     test_epsilon : ε of the noisy counts of right answers on it
@@ -128,7 +129,7 @@ class Agreement:
             ("consortium", [self.name]),
             ("run", [self.run_name]),
             ("site", [site.name for site in self.sites]),
-            ("organisation", [self.admin_org, *(site.org for site in self.sites)]),
+            ("organization", [self.admin_org, *(site.org for site in self.sites)]),
             ("server", [self.host]),
         ):
             for name in names:
@@ -180,7 +181,7 @@ def read_agreement(path: str | Path) -> Agreement:
     """Read a consortium.toml, and the schema that it names."""
     path = Path(path)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = read_toml(path)
     except OSError:
         raise SpecError(f"'{path}' cannot be read; give the path of a {FILE}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -222,7 +223,12 @@ def _agreement(data: dict[str, Any], schema_file: str, schema: Schema) -> Agreem
             entries={key: data[key] for key in ("run", "schedule_seed", "timeout", "skip_after") if key in data}
             | {"spec": spec},
         )
-        _ = made.run  # what is wrong with it is said while the file is read
+        privacy_spec = made.run.spec.privacy  # what is wrong with it is said while the file is read
+        if made.held_out and privacy_spec.distribution:
+            raise SpecError(
+                f"no test scores a model whose columns were counted ('{privacy_spec.distribution}'); leave held_out "
+                "out, or the distribution"
+            )
         return made
     except KeyError as error:
         raise SpecError(f"the entry {error} is missing") from None

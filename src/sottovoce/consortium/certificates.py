@@ -1,9 +1,9 @@
-"""Who a member is: certificates that are valid, announced before they end, renewed, and revoked.
+"""Identify members by certificates: check, renew and revoke them.
 
 The consortium's authority signs a certificate for every member. They end after 360 days; from 30 days before that every
-check says so. `renew` makes a member a new key and certificate, by the same authority, between runs or in the midst of
+check says so. `renew` makes a new key and certificate for a member, by the same authority, between runs or during
 one. `revoke` writes the serial number of a certificate into the agreement: the run's digest covers the list, so that
-either every node refuses whoever comes with that certificate, or the nodes do not run with each other at all.
+either every node refuses anyone who comes with that certificate, or the nodes do not run with each other at all.
 
 FLARE keeps authority and certificates in one file, `state/cert.json`, where the kits were made.
 """
@@ -38,8 +38,8 @@ class Held(NamedTuple):
             return ""
         days = (self.end - now).days
         return (
-            f"the certificate of '{self.name}' ends on {self.end:%Y-%m-%d}, in {days} days; have whoever makes the "
-            "kits run `sottovoce consortium renew`"
+            f"the certificate of '{self.name}' ends on {self.end:%Y-%m-%d}, in {days} days; ask the maker of the "
+            "kits to run `sottovoce consortium renew`"
         )
 
 
@@ -71,7 +71,7 @@ def held(certificate: Path, key: Path, authority: Path, revoked: tuple[int, ...]
         ) from None
     if secret.public_key() != mine.public_key():
         raise SpecError("the key is not that of the certificate; ask for a new kit")
-    name = str(mine.subject.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)[0].value)
+    name = _name(mine)
     begin = max(mine.not_valid_before_utc, root.not_valid_before_utc)
     end = min(mine.not_valid_after_utc, root.not_valid_after_utc)
     if not begin <= now <= end:
@@ -86,7 +86,35 @@ def held(certificate: Path, key: Path, authority: Path, revoked: tuple[int, ...]
     return Held(name, mine.serial_number, begin, end)
 
 
-# -- at whoever makes the kits --
+def _name(certificate: Any) -> str:
+    from cryptography import x509
+
+    return str(certificate.subject.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)[0].value)
+
+
+def name_in(certificate: Path) -> str:
+    """Return the member whom a certificate names; whether it is valid is checked when a kit is started (`held`)."""
+    from cryptography import x509
+
+    return _name(x509.load_pem_x509_certificate(certificate.read_bytes()))
+
+
+def valid_until(certificate: Path, authority: Path) -> datetime:
+    """Return when a certificate or its authority ends, whichever is sooner."""
+    from cryptography import x509
+
+    both = (x509.load_pem_x509_certificate(path.read_bytes()) for path in (certificate, authority))
+    return min(each.not_valid_after_utc for each in both)
+
+
+def serial_in(pem: bytes) -> int:
+    """Return the serial number of a certificate."""
+    from cryptography import x509
+
+    return x509.load_pem_x509_certificate(pem).serial_number
+
+
+# -- for the maker of the kits --
 
 
 def authority_days(state: Path) -> int:

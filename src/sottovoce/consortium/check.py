@@ -17,14 +17,23 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from sottovoce.consortium import certificates, gate
+from sottovoce.consortium import certificates, flare_hardening
 from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
 from sottovoce.consortium.certificates import Held, held
 from sottovoce.consortium.evaluation import Examiner
 from sottovoce.consortium.flare import VERSION, flare, installed
 from sottovoce.consortium.node import own_records
-from sottovoce.consortium.project import STARTUP, certificate_files, expected_files, keep_inside, kind_of, site_page
+from sottovoce.consortium.project import (
+    RESOURCES,
+    STARTUP,
+    as_if_here,
+    certificate_files,
+    expected_files,
+    kind_of,
+    site_page,
+)
 from sottovoce.consortium.submit import BEAT, wait_for
+from sottovoce.data.policy import Note, ReadPolicy
 from sottovoce.errors import Interrupted, SottovoceError, SpecError
 from sottovoce.node.node import DurableNode
 from sottovoce.node.site import FILE as SITE_FILE
@@ -36,7 +45,7 @@ GREETING = 5.0  # seconds that a server may take to answer
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     what: str
     good: bool
@@ -45,11 +54,11 @@ class Finding(NamedTuple):
     """What is good now and will not stay so."""
 
 
-def check_kit(kit: Path) -> list[Finding]:
-    """Look at everything; what rests on something that is wrong is left out."""
+def check_kit(kit: Path, note: Note | None = None) -> list[Finding]:
+    """Run all checks; skip those that depend on a failed one. `note` is called about unusable records."""
     findings: list[Finding] = []
 
-    def look(what: str, at: Callable[[], tuple[Any, ...]]) -> Any:
+    def run_check(what: str, at: Callable[[], tuple[Any, ...]]) -> Any:
         try:
             value, *said = at()
         except SottovoceError as error:
@@ -61,28 +70,28 @@ def check_kit(kit: Path) -> list[Finding]:
         findings.append(Finding(what, True, *said))
         return value
 
-    look("FLARE", _flare)
-    agreement: Agreement | None = look("agreement", lambda: _agreement(kit))
+    run_check("FLARE", _flare)
+    agreement: Agreement | None = run_check("agreement", lambda: _agreement(kit))
     if agreement is None:
         return findings
-    mine: Held | None = look("certificate", lambda: _certificate(kit, agreement))
+    mine: Held | None = run_check("certificate", lambda: _certificate(kit, agreement))
     if mine is None:
         return findings
     name = mine.name
-    look("kit", lambda: _kit(kit, agreement, name))
-    look(CONNECTION, lambda: _connection(kit, agreement))
-    site: Site | None = look("site.toml", lambda: _site(kit))
+    run_check("kit", lambda: _kit(kit, agreement, name))
+    run_check(CONNECTION, lambda: _connection(kit, agreement))
+    site: Site | None = run_check("site.toml", lambda: _site(kit))
     if site is None:
         return findings
-    store: Store | None = look("state", lambda: _state(site))
+    store: Store | None = run_check("state", lambda: _state(site))
     if store is None:
         return findings
     try:
         own: tuple[DurableNode, Examiner | None] | None
-        own = look("records and budget", lambda: _records(agreement, name, site, store))
+        own = run_check("records and budget", lambda: _records(agreement, name, site, store, note))
         if own is not None:
-            look("run", lambda: _run(kit, agreement, name))
-            look("keys", lambda: (None, own[0].envelope.fingerprints()[name]))
+            run_check("run", lambda: _run(kit, agreement, name))
+            run_check("keys", lambda: (None, own[0].envelope.fingerprints()[name]))
     finally:
         store.close()
     return findings
@@ -103,7 +112,7 @@ def _agreement(kit: Path) -> tuple[Agreement, str]:
 
 
 def member(kit: Path, agreement: Agreement) -> Held:
-    """Whose kit it is, by a certificate that is right, of somebody whom the agreement names."""
+    """Return the member whose kit this is, by a valid certificate of a name in the agreement."""
     kind = kind_of(kit)
     certificate, key, authority = (kit / path for path in certificate_files(kind))
     found = held(certificate, key, authority, agreement.revoked)
@@ -125,15 +134,15 @@ def _certificate(kit: Path, agreement: Agreement) -> tuple[Held, str, str]:
 
 
 def _kit(kit: Path, agreement: Agreement, name: str) -> tuple[None, str]:
-    refuse_other_kit(kit, agreement, name)
+    check_kit_name(kit, agreement, name)
     return None, f"startup and local are what provisioning writes; mutual TLS to {agreement.host}:{agreement.port}"
 
 
-def refuse_other_kit(kit: Path, agreement: Agreement, name: str) -> None:
+def check_kit_name(kit: Path, agreement: Agreement, name: str) -> None:
     """Refuse a kit with a byte in startup/ or local/ that does not follow from the agreement and is not the site's own.
 
-    A component, a configuration of logging or a module in a kit would run here, whoever made it. Not compared are the
-    agreement and its schema (the digest stands for them, and others have it too), certificate, key and authority
+    A component, a configuration of logging or a module in a kit would run here, whoever made it. Not compared are
+    the agreement and its schema (the digest stands for them, and others have it too), certificate, key and authority
     (`certificates.held`), and site.toml.
     """
     kind = kind_of(kit)
@@ -149,15 +158,16 @@ def refuse_other_kit(kit: Path, agreement: Agreement, name: str) -> None:
             found[where] = path
     odd = sorted(set(found) - set(expected) - own)
     if odd:
-        raise SpecError(f"'{odd[0]}' is in no kit; ask whoever made this one why it is there, and remove it")
+        raise SpecError(f"'{odd[0]}' is in no kit; ask the person who made this one why it is there, and remove it")
     missing = sorted((set(expected) | own) - set(found))
     if missing:
         raise SpecError(f"'{missing[0]}' is missing; ask for a new kit")
     for where, content in expected.items():
-        if found[where].read_bytes() != content:
+        here = found[where].read_bytes()
+        if (as_if_here(here, kit) if kind == "server" and where == RESOURCES else here) != content:
             raise SpecError(
                 f"'{where}' is not, to the byte, what provisioning writes for this agreement, and could make this site "
-                "do anything; ask whoever made the kit why, and for a new one"
+                "do anything; ask the person who made the kit why, and for a new one"
             )
 
 
@@ -179,8 +189,8 @@ def _connection(kit: Path, agreement: Agreement) -> tuple[None, str, str]:
                 greeted.recv(1)  # in TLS 1.3 a certificate is refused after the greeting
     except (ssl.SSLError, OSError) as error:
         raise SpecError(
-            f"something at {where} does not take this site's certificate, or is not the consortium's server "
-            f"({getattr(error, 'reason', None) or error.strerror or type(error).__name__}); ask whoever runs it"
+            f"the server at {where} does not accept this site's certificate, or is not the consortium's server "
+            f"({getattr(error, 'reason', None) or error.strerror or type(error).__name__}); ask the person who runs it"
         ) from None
     return None, f"the server at {where} knows this site's certificate", ""
 
@@ -195,9 +205,9 @@ def _state(site: Site) -> tuple[Store, str]:
 
 
 def _records(
-    agreement: Agreement, name: str, site: Site, store: Store
+    agreement: Agreement, name: str, site: Site, store: Store, note: Note | None
 ) -> tuple[tuple[DurableNode, Examiner | None], str]:
-    node, examiner = own_records(agreement, name, site, store)
+    node, examiner = own_records(agreement, name, site, store, policy=ReadPolicy.of(guarantee=True, note=note))
     promised, trained = agreement.site(name).records, agreement.run.sizes[node.number]
     what = "records" if agreement.schema.unit is None else "people, their records"
     return (node, examiner), f"{promised} {what} within bounds: {trained} to train on, {promised - trained} held out"
@@ -215,7 +225,7 @@ def _run(kit: Path, agreement: Agreement, name: str) -> tuple[None, str]:
     return None, f"{event.rounds} messages with σ = {event.sigma:.4g}; digest {run.digest}"
 
 
-PATIENCE = 180.0  # seconds that a server on this machine may take to start
+START_TIMEOUT = 180.0  # seconds that a server on this machine may take to start
 
 
 def command(kit: Path) -> list[str]:
@@ -228,13 +238,12 @@ def command(kit: Path) -> list[str]:
     settings = ["secure_train=true", "config_folder=config"]
     name = member(kit, agreement).name
     if kind == "server":
-        keep_inside(kit)
         settings.append(f"org={agreement.admin_org}")
     else:
         settings += [f"uid={name}", f"org={agreement.site(name).org}", f"heart_beat_interval={BEAT}"]
-    refuse_other_kit(kit, agreement, name)
+    check_kit_name(kit, agreement, name)
     (kit / "transfer").mkdir(exist_ok=True)
-    return gate.line(kind, "-m", str(kit.resolve()), "-s", STARTUP[kind], "--set", *settings)
+    return flare_hardening.line(kind, "-m", str(kit.resolve()), "-s", STARTUP[kind], "--set", *settings)
 
 
 def server_of(kit: Path) -> tuple[str, int] | None:
@@ -246,12 +255,13 @@ def server_of(kit: Path) -> tuple[str, int] | None:
     return host, int(port)
 
 
-ENDING = 10.0  # seconds that processes may take to end by themselves
+ENDING = 10.0  # seconds that processes may take to end on their own
 
 
-def foreground(line: list[str], environment: Mapping[str, str], pipe: int) -> int:
-    """Run a server or a site until it ends or we are told to; then no process of it is left. Its exit code."""
-    with subprocess.Popen(line, env=environment, pass_fds=(pipe,), start_new_session=True) as process:
+def foreground(line: list[str], environment: Mapping[str, str], pipe: int, lock: int | None = None) -> int:
+    """Run a server or a site until it ends or is stopped; leave no process behind. Return its exit code."""
+    kept = (pipe,) if lock is None else (pipe, lock)
+    with subprocess.Popen(line, env=environment, pass_fds=kept, start_new_session=True) as process:
         os.close(pipe)
         try:
             return process.wait()
@@ -298,9 +308,9 @@ class Trial:
         for name in names:
             server = server_of(self.kits[name])
             if server is not None:
-                wait_for(*server, time.monotonic() + PATIENCE)
+                wait_for(*server, time.monotonic() + START_TIMEOUT)
             kit = self.kits[name]
-            sealed, pipe = gate.sealed_environment(kit, settings)
+            sealed, pipe = flare_hardening.sealed_environment(kit, settings)
             with open(self.logs / f"{name}.log", "ab") as log:
                 self._running[name] = subprocess.Popen(
                     command(kit) if line is None else line, stdout=log, stderr=log, env=sealed, pass_fds=(pipe,)

@@ -1,13 +1,15 @@
 """The server's part of a job: see that all sites agree, follow them, decide about edges of stragglers, collect counts.
 
 It relays what it cannot read and computes nothing. What it writes down, and what an administrator can fetch, is public
-or noisy: the run, the statement, how far everybody is, the counts of right answers. What sites say is taken in piece by
-piece (`said.py`): numbers within the run's, names of its nodes, codes from the list, and nothing else.
+or noisy: the run, the statement, how far everybody is, the counts of right answers. It parses what sites send field by
+field (`untrusted_input.py`): numbers within the run's bounds, names of its nodes, codes from the list, nothing else.
 """
 
 import json
 import logging
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +26,46 @@ from sottovoce.consortium.agreement import FILE, SERVER, Agreement, read_agreeme
 from sottovoce.consortium.evaluation import evaluation, statement
 from sottovoce.consortium.flare import ORDER, PROGRESS, Channel, kit_of, simulated
 from sottovoce.consortium.job import PREPARE, TRAIN, Code, code_of
-from sottovoce.consortium.said import progress_of, reply_of
 from sottovoce.consortium.submit import REPORT
+from sottovoce.consortium.untrusted_input import progress_of, reply_of
 from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.node.dropped_edges import SkipOrders
 from sottovoce.node.runfile import Run
-from sottovoce.node.skips import SkipOrders
 
-LOOK = 1.0  # seconds between two looks at how far the sites are
+LOOK = 1.0  # seconds between two checks of the sites' progress
+GIVE_UP = 5.0
+"""Seconds between the first failure of a site and the end of the job, in which the others say what they met."""
 log = logging.getLogger(__name__)
+
+
+class Unanswered:
+    """Which sites have not answered for too long.
+
+    Examples
+    --------
+    >>> now = [0.0]
+    >>> unanswered = Unanswered(60.0, lambda: now[0])
+    >>> unanswered.too_long("ash")
+    False
+    >>> now[0] = 61.0
+    >>> unanswered.too_long("ash")
+    True
+    >>> unanswered.heard("ash")
+    >>> unanswered.too_long("ash")
+    False
+    """
+
+    def __init__(self, limit: float, clock: Callable[[], float]) -> None:
+        self.limit, self._clock, self._began = limit, clock, clock()
+        self._last: dict[str, float] = {}
+
+    def heard(self, site: str) -> None:
+        """Note that a site answered."""
+        self._last[site] = self._clock()
+
+    def too_long(self, site: str) -> bool:
+        """Whether a site has not answered within the limit."""
+        return self._clock() - self._last.get(site, self._began) > self.limit
 
 
 class GossipController(Controller):  # type: ignore[misc]
@@ -48,6 +82,7 @@ class GossipController(Controller):  # type: ignore[misc]
         self._replies: dict[str, dict[str, Any]] = {}
         self._progress: dict[str, Any] = {}
         self._run: Run | None = None
+        self._task: Task | None = None
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Nothing is done before the flow begins."""
@@ -56,7 +91,7 @@ class GossipController(Controller):  # type: ignore[misc]
         """Nothing is left to do."""
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Tell an administrator who asks how far the sites are."""
+        """Return the sites' progress when an administrator asks for it."""
         super().handle_event(event_type, fl_ctx)
         if event_type == InfoCollector.EVENT_TYPE_GET_STATS:
             collector = fl_ctx.get_prop(InfoCollector.CTX_KEY_STATS_COLLECTOR)
@@ -98,37 +133,60 @@ class GossipController(Controller):  # type: ignore[misc]
         return Channel(cell, str(fl_ctx.get_job_id()), plaintext=simulated(cell))
 
     def _ask_all(self, task: str, names: list[str], fl_ctx: FLContext, abort_signal: Signal) -> None:
+        """Ask every site, until all have answered, or one has failed and the others had time to say so too."""
+        self._task = Task(name=task, data=Shareable(), result_received_cb=self._received)
         self.broadcast_and_wait(
-            task=Task(name=task, data=Shareable(), result_received_cb=self._received),
+            task=self._task,
             fl_ctx=fl_ctx,
             targets=names,
             min_responses=len(names),
             abort_signal=abort_signal,
         )
+        self._task = None
 
     def _received(self, client_task: Any, fl_ctx: FLContext) -> None:
-        told = client_task.result.get("sottovoce") if isinstance(client_task.result, dict) else None
+        reported = client_task.result.get("sottovoce") if isinstance(client_task.result, dict) else None
         if self._run is not None:
-            self._replies[client_task.client.name] = reply_of(told, self._run)
+            reply = self._replies[client_task.client.name] = reply_of(reported, self._run)
+            if "error" in reply:
+                self._give_up_later(self._task)
+
+    def _give_up_later(self, task: Task | None) -> None:
+        """End a task at which a site failed: no other one can finish it."""
+
+        def give_up() -> None:
+            if task is not None and task is self._task:
+                self.cancel_task(task)
+
+        late = threading.Timer(GIVE_UP, give_up)
+        late.daemon = True
+        late.start()
 
     def _ready(self, name: str) -> bool:
         return self._replies.get(name, {}).get("digest") == self.digest
 
     def _follow(self, agreement: Agreement, fl_ctx: FLContext, done: threading.Event) -> None:
-        """Look at the sites now and then, and let an edge be skipped whose other end keeps somebody waiting."""
+        """Check the sites periodically, and let an edge be skipped if one end keeps the other waiting."""
         run, channel = agreement.run, self._channel(fl_ctx)
         kept = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_root_dir()) / f"{run.digest[:16]}.skips"
         orders = SkipOrders(run, kept, lambda i, order: channel.ask(run.nodes[i], ORDER, order))
         orders.repeat()
+        unanswered = Unanswered(run.timeout, time.monotonic)
         while not done.wait(LOOK):
             orders.repeat()
             for name in run.nodes:
                 found = progress_of(channel.ask(name, PROGRESS, b"", LOOK), run)
                 if found is None:
+                    if unanswered.too_long(name) and not self._finished(name):
+                        log.error("%s has not answered for %g s; the job ends", name, run.timeout)
+                        self._give_up_later(self._task)
                     continue
+                unanswered.heard(name)
                 self._progress[name] = found
                 waits = found["waits"]
-                if waits and agreement.skip_after is not None and waits["seconds"] > agreement.skip_after:
+                if waits is None or not 1 <= waits["round"] <= run.T:
+                    continue
+                if agreement.skip_after is not None and waits["seconds"] > agreement.skip_after:
                     done_so = orders.skip(waits["round"], run.number(name), run.number(waits["for"]))
                     log.info("edge of %s and %s in round %d: skipped: %s", name, waits["for"], waits["round"], done_so)
 

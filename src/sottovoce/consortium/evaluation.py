@@ -1,8 +1,8 @@
 """Private evaluation in a consortium: held-out records, the count of right answers on them, and its noise.
 
-*Which records are held out* is a secret choice, stable for good (`evaluation.shares`): the key is the node's own
+*Which records are held out* is a secret choice, stable for good (`evaluation.holdout`): the key is the node's own
 secret, so that the order of a file or of a query's answer does not matter, and a restarted node finds the same shares
-again. It needs the choice to stay the same from run to run, too: `refuse_moved` sees to that.
+again. It needs the choice to stay the same from run to run, too: `check_not_moved` sees to that.
 
 *One count* of q held-out records is a tally of one question (`evaluation.tally`), accounted in the same statement as
 the training. The noise comes from the node's own secret and its ledger's nonce, so that a node that restarts releases
@@ -22,9 +22,10 @@ from sottovoce._types import Array
 from sottovoce.consortium.agreement import Agreement
 from sottovoce.data.schema import Encoded
 from sottovoce.errors import DataError, PrivacyError, StoreError
-from sottovoce.evaluation.shares import secret_order
+from sottovoce.evaluation.holdout import secret_order
 from sottovoce.evaluation.tally import RIGHT, Keys, Tally
-from sottovoce.node import budget, entropy
+from sottovoce.node import budget
+from sottovoce.node import keys as node_keys
 from sottovoce.node.budget import HELD_OUT, Spending
 from sottovoce.node.ledger import Row
 from sottovoce.node.message import RUN, Header, check, pack_text, read, unpack_text
@@ -34,45 +35,54 @@ from sottovoce.privacy.release import Release, Transcript
 from sottovoce.privacy.sampling import Full
 from sottovoce.privacy.statement import PrivacyStatement, with_held_out
 from sottovoce.problem.objective import Problem
+from sottovoce.problem.scores import row_scores
 from sottovoce.problem.shards import Shards
 
 # -- which records are held out --
 
 
 class Shares(NamedTuple):
-    """A site's records, dealt out for good."""
+    """A site's records for training and for evaluation, split once for all runs."""
 
     train: Shards
     test: Shards | None
 
 
-def deal(encoded: Encoded, records: int, held_out: int, secret: bytes, dataset: str) -> Shares:
+def split_held_out(
+    encoded: Encoded, records: int, held_out: int, secret: bytes, dataset: str, weighted: bool = True
+) -> Shares:
     """The public number of records, or of people, in secret order; the first `held_out` of them are only tested on.
+
+    A record that cannot be used has weight 0; a regression is not `weighted`, and trains on its row of zeros.
 
     Examples
     --------
     >>> X, y = np.eye(4), np.ones(4)
-    >>> there = deal(Encoded(X, y, None), 4, 1, bytes(32), "patients")
-    >>> back = deal(Encoded(X[::-1], y, None), 4, 1, bytes(32), "patients")
+    >>> there = split_held_out(Encoded(X, y, None), 4, 1, bytes(32), "patients")
+    >>> back = split_held_out(Encoded(X[::-1], y, None), 4, 1, bytes(32), "patients")
     >>> bool((there.train.X == back.train.X).all()), there.train.sizes.tolist(), there.test.sizes.tolist()
     (True, [3], [1])
     """
-    each = secret_order(encoded.X, encoded.y, encoded.units, secret, dataset)
+    y = encoded.y if encoded.usable is None else np.where(encoded.usable, encoded.y, np.nan)
+    each = secret_order(encoded.X, y, encoded.user_ids, secret, dataset)
     if len(each) < records:
         raise DataError(
-            f"there are {len(each)} {'records' if encoded.units is None else 'people'}, but {records} were agreed on; "
-            "correct the agreement, or bring more"
+            f"there are {len(each)} {'records' if encoded.user_ids is None else 'people'}, but the agreement names "
+            f"{records}; correct the agreement, or add records"
         )
     rows = np.array([row for unit in each[held_out:records] for row in unit], dtype=np.int64)
-    units = None if encoded.units is None else encoded.units[rows]
-    train = Shards.of(encoded.X[rows], encoded.y[rows], np.array([0, len(rows)]), units=units)
+    user_ids = None if encoded.user_ids is None else encoded.user_ids[rows]
+    weights = None if encoded.usable is None else encoded.usable.astype(np.float64)
+    own = None if weights is None or not weighted else weights[rows]
+    train = Shards.of(encoded.X[rows], encoded.y[rows], np.array([0, len(rows)]), user_ids=user_ids, weights=own)
     if not held_out:
         return Shares(train, None)
     first = np.array([unit[0] for unit in each[:held_out]], dtype=np.int64)
-    return Shares(train, Shards.of(encoded.X[first], encoded.y[first], np.array([0, held_out])))
+    own = None if weights is None else weights[first]
+    return Shares(train, Shards.of(encoded.X[first], encoded.y[first], np.array([0, held_out]), weights=own))
 
 
-def refuse_moved(spendings: Sequence[Spending], dataset: str, train: str, test: str | None) -> None:
+def check_not_moved(spendings: Sequence[Spending], dataset: str, train: str, test: str | None) -> None:
     """Refuse a run after which a record may have been in both shares: then it would have paid for one use only.
 
     Parameters
@@ -133,14 +143,19 @@ def count_digest(agreement: Agreement) -> str:
 
 def right_answers(problem: Problem, x: Array, tolerance: float) -> int:
     """How many records the model is right about: the sign or the class, or the number within the tolerance."""
-    u, y = problem.margins(x), problem.shards.y
+    shards, w = problem.shards, x if problem.outputs == 1 else x.reshape(problem.outputs, -1)
+    constant = np.zeros(w.shape[:-1])
+    if shards.intercept:
+        w, constant = w[..., :-1], shards.intercept * w[..., -1]
+    u, y = row_scores(shards.X, w, constant), shards.y
     if u.ndim > 1:
         right = np.argmax(u, axis=-1) == y
     elif problem.loss.targets == "binary":
         right = np.where(u >= 0, 1.0, -1.0) == y
     else:
         right = np.abs(u - y) <= tolerance
-    return int(np.count_nonzero(right))
+    usable = True if problem.shards.weights is None else problem.shards.weights > 0
+    return int(np.count_nonzero(right & usable))
 
 
 def noisy_count(count: int, event: Event, keys: Keys) -> int:
@@ -148,7 +163,7 @@ def noisy_count(count: int, event: Event, keys: Keys) -> int:
 
     Examples
     --------
-    >>> event, keys = count_event(100, 1.0, 1e-5), entropy.own_keys(bytes(32), "ab", bytes(32))
+    >>> event, keys = count_event(100, 1.0, 1e-5), node_keys.own_keys(bytes(32), "ab", bytes(32))
     >>> noisy_count(80, event, keys) - 80 == noisy_count(10, event, keys) - 10
     True
     """
@@ -219,14 +234,12 @@ class Examiner:
         self.dataset, self.whole = dataset + HELD_OUT, dataset
         self.event, self.tolerance = count_events(agreement)[self.number], agreement.tolerance
         self.digest = count_digest(agreement)
-        self.fingerprint, self.sequence = entropy.fingerprints(store.secret, problem.shards)
+        self.fingerprint, self.sequence = node_keys.fingerprints(store.secret, problem.shards)
 
-    def refuse_unless_affordable(self) -> None:
+    def check_affordable(self) -> None:
         """As for a run, by the budget of the whole data set."""
         rows, adversary, adjacency = self._rows(), self.run.spec.privacy.adversary, self.run.statement.adjacency
-        budget.refuse_unless_affordable(
-            rows, self.dataset, self.fingerprint, self.event, adversary, self.digest, adjacency
-        )
+        budget.check_affordable(rows, self.dataset, self.fingerprint, self.event, adversary, self.digest, adjacency)
 
     def _rows(self) -> Sequence[Row]:
         rows = self.store.rows()
@@ -236,7 +249,7 @@ class Examiner:
         return [*rows, Row(len(rows) + 1, "budget", "", 0, "", limit.detail(self.dataset), b"")]
 
     def count(self, model: Array) -> int:
-        """The noisy count of right answers; the same number however often it is asked for."""
+        """Return the noisy count of correct predictions; every call returns the same number."""
         header = Header(bytes.fromhex(self.digest)[:RUN], ROUND, self.number)
         name = f"{self.run.name} (test)"
         saved = self.store.enter(self.digest, name, self.name, self.run.nodes, (self.sequence, self.fingerprint))
@@ -247,12 +260,12 @@ class Examiner:
         if self.store.ledger.released(self.digest, ROUND) is not None:
             raise StoreError("the count of right answers was released before, but is gone; restore the node's folder")
         right = right_answers(self.problem, model, self.tolerance)
-        keys = entropy.own_keys(self.store.secret, self.digest, self.store.nonce(), self.fingerprint)
+        keys = node_keys.own_keys(self.store.secret, self.digest, self.store.nonce(), self.fingerprint)
         noisy = noisy_count(right, self.event, keys)
         adversary, adjacency = self.run.spec.privacy.adversary, self.run.statement.adjacency
         detail = budget.opening(name, self.name, self.dataset, self.fingerprint, self.event, adversary, adjacency)
         with self.store.transaction():
-            self.refuse_unless_affordable()  # others may have opened runs on these records since
+            self.check_affordable()  # others may have opened runs on these records since
             self.store.ledger.append("open", self.digest, detail=detail | {"secure": True, "sequence": self.sequence})
             self.store.keep_message(self.digest, ROUND, pack_text(header, {"right": noisy}), ())
             self.store.ledger.append("close", self.digest)

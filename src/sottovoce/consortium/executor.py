@@ -16,7 +16,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from sottovoce.consortium import gate
+from sottovoce.consortium import flare_hardening
 from sottovoce.consortium.flare import Channel, kit_of, simulated
 from sottovoce.consortium.job import PREPARE, TRAIN, code_of
 from sottovoce.consortium.node import ConsortiumNode
@@ -61,7 +61,7 @@ class GossipExecutor(Executor):  # type: ignore[misc]
     def _prepare(self, fl_ctx: FLContext) -> dict[str, Any]:
         name = str(fl_ctx.get_identity_name())
         cell = fl_ctx.get_engine().get_cell().core_cell
-        if gate.closed() is None and not simulated(cell):
+        if flare_hardening.hardened() is None and not simulated(cell):
             raise SpecError("this site was not started with `sottovoce consortium start`: it obeys more than it should")
         kit = kit_of(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT), name, cell)
         channel = Channel(cell, str(fl_ctx.get_job_id()), plaintext=simulated(cell))

@@ -2,16 +2,16 @@
 
 Messages go through the server, end-to-end encrypted, never in plaintext. FLARE has two ways for a job's processes to
 talk. Auxiliary messages (`send_aux_request`) stream every payload in chunks with acknowledgements, and their handlers
-are not told whether what came was encrypted. The cell below them sends one message and one reply, up to three times as
-fast, and its handlers see the headers. So we use the cell, with `secure` set, and refuse whatever came without it, or
-in another name than its certificate's. The header `SECURE` alone proves nothing: FLARE neither decrypts nor verifies a
-message that has it and lacks `ENCRYPTED`, so whoever relays could write both. What both headers stood on is seen by a
-filter that runs before FLARE decrypts, and that leaves a mark on the message which cannot come from the wire.
+are not informed whether what came was encrypted. The cell below them sends one message and one reply, up to three times
+as fast, and its handlers see the headers. So we use the cell, with `secure` set, and refuse every message without it,
+or with another name than its certificate's. The header `SECURE` alone proves nothing: FLARE neither decrypts nor
+verifies a message that has it and lacks `ENCRYPTED`, so anyone who relays could write both. A filter that runs before
+FLARE decrypts sees both headers as received, and leaves a mark on the message that cannot come from the wire.
 
 One request does a whole exchange: one node sends its message, and the other one's reply is its own message of the
-round, for which the request waits a little. The node with the smaller number asks at once, the other one only if it
-was not asked within some milliseconds: then it was the first to be ready, and its message is there when the late one,
-on whom everybody waits, is done with its disk.
+round, for which the request waits a little. The node with the smaller number requests at once, the other one only if no
+request arrives within some milliseconds. Then it was ready first, and its message is there when the late node, for
+which all others wait, has written to its disk.
 """
 
 import logging
@@ -27,8 +27,8 @@ from types import ModuleType
 from typing import Any
 
 from sottovoce.errors import NetworkError, SottovoceError, SpecError
+from sottovoce.node.dropped_edges import Skips
 from sottovoce.node.links import Links, round_in
-from sottovoce.node.skips import Skips
 from sottovoce.node.transport import LOOK, NodeTransport
 
 VERSION = "2.9.0"  # routing changed since 2.8.3, and our messages use it directly
@@ -70,9 +70,11 @@ CHANNEL = "sottovoce"
 TOPICS = MESSAGE, MODEL, ORDER, PROGRESS = "message", "model", "order", "progress"
 """What a request may be about: a round's message, a final model, a controller's order, how far a node is."""
 
-HOLD = 5.0  # seconds that a request waits for the other end's message of the same round
-GRACE = 0.005  # seconds that the node with the larger number waits to be asked
-PATIENCE = 15.0  # seconds after which a request without a reply is given up, and sent again if need be
+HOLD = 2.0  # seconds that a request waits for the other end's message of the same round
+GRACE = 0.005  # seconds that the node with the larger number waits for a request
+REPLY_TIMEOUT = 4.0  # seconds after which nobody waits for a reply any more; lost requests are sent again long before
+OUTSTANDING = 8
+"""Requests with one message that may be without a reply at a time: one that is lost must not keep the next one back."""
 ENCRYPTED = "sottovoce_encrypted"  # our own mark on a message in memory: it came encrypted
 
 log = logging.getLogger(__name__)
@@ -101,9 +103,9 @@ class Channel:
             others = cell.in_filter_reg.find(CHANNEL, "*") or ()  # a filter of one channel would stand before theirs
             for other in [*others]:
                 cell.add_incoming_filter(CHANNEL, "*", other.cb, *other.args, **other.kwargs)
-            cell.add_incoming_filter(CHANNEL, "*", self._refuse_plaintext)
+            cell.add_incoming_filter(CHANNEL, "*", self._check_encrypted)
 
-    def _refuse_plaintext(self, message: Any) -> Any:
+    def _check_encrypted(self, message: Any) -> Any:
         """FLARE's filter of what comes in, requests and replies, before it decrypts: None lets a message through."""
         if message.get_header(self._keys.SECURE, False) is True and message.get_header(self._keys.ENCRYPTED) is True:
             message.set_prop(ENCRYPTED, True)
@@ -114,7 +116,7 @@ class Channel:
     def _came_encrypted(self, message: Any) -> bool:
         return self.plaintext or message.get_prop(ENCRYPTED, False) is True
 
-    def ask(self, site: str, topic: str, payload: bytes, patience: float = PATIENCE) -> bytes | None:
+    def ask(self, site: str, topic: str, payload: bytes, patience: float = REPLY_TIMEOUT) -> bytes | None:
         """Another process's reply; None where it cannot be reached, or would not answer."""
         request = self._core.Message({}, payload)
         target = f"{site}.{self._job}"
@@ -128,7 +130,7 @@ class Channel:
         return bytes(reply.payload or b"")
 
     def serve(self, topic: str, answer: Callable[[str, bytes], bytes]) -> None:
-        """Answer requests about a topic; `answer` is told who asks, and its errors are refusals."""
+        """Answer requests about a topic; `answer` receives the requester's name, and its errors become refusals."""
 
         def handle(message: Any) -> Any:
             origin = str(message.get_header(self._keys.ORIGIN))
@@ -160,34 +162,45 @@ class FlareTransport(NodeTransport):
     def __init__(self, links: Links, skips: Skips, channel: Channel, stopped: Callable[[], bool]) -> None:
         super().__init__(links, skips)
         self.channel, self._stopped = channel, stopped
-        self._pool = ThreadPoolExecutor(max(1, len(links.peers)), thread_name_prefix="transport")
-        self._under_way: dict[int, bytes] = {}
+        self._pool = ThreadPoolExecutor(max(1, OUTSTANDING * len(links.peers)), thread_name_prefix="transport")
+        self._under_way: dict[int, tuple[bytes, int]] = {}  # by peer: the request sent to it, and how often
         self._asked: dict[int, bytes] = {}
         self._heard: dict[int, int] = {}  # the step of the last request of every peer
         self._held: dict[int, object] = {}  # the request of every peer that may wait
+        self.sent, self.received = (dict.fromkeys(links.peers, 0) for _ in range(2))
+        """Bytes of requests and replies, by peer; how long a message is follows from the plan."""
         self._changes, self._noticed = 0, 0
         self._changed = Condition()
         channel.serve(MESSAGE, self._answer)
 
     def send(self, peer: int, payload: bytes) -> None:
-        """Ask with a message; the node with the larger number first waits to be asked."""
+        """Send a message as a request; the node with the larger number first waits for the peer's request."""
         with self._changed:
             first, t = self._asked.get(peer) != payload, round_in(payload)
             self._asked[peer] = payload
             self._change()  # a request may wait for this very message
-            if self._under_way.get(peer) == payload or (first and self.links.heard(t, peer) is not None):
-                return  # whoever lacks a message asks for it
-            self._under_way[peer] = payload
+            count = 0 if first else self._outstanding(peer, payload)
+            if count >= OUTSTANDING or (first and self.links.heard(t, peer) is not None):
+                return  # a peer that lacks a message requests it
+            self._under_way[peer] = payload, count + 1
         self._pool.submit(
             self._ask, peer, payload, first and t != 0 and peer < self.links.me
         )  # a hello needs an answer
+
+    def _outstanding(self, peer: int, payload: bytes) -> int:
+        """How many requests with a message are without a reply."""
+        outstanding, count = self._under_way.get(peer, (b"", 0))
+        return count if outstanding == payload else 0
 
     def _ask(self, peer: int, payload: bytes, patient: bool) -> None:
         try:
             if patient and self._was_asked(peer, round_in(payload)):
                 return
-            answer = self.channel.ask(self.links.run.nodes[peer], MESSAGE, self.links.sealed(peer, payload))
+            began, sealed = time.monotonic(), self.links.sealed(peer, payload)
+            answer = self.channel.ask(self.links.run.nodes[peer], MESSAGE, sealed)
+            self._count(peer, sent=len(sealed), received=len(answer or b""))
             if answer:
+                self.resend.measured(peer, time.monotonic() - began)
                 self.links.deliver(peer, answer, reply=True)
         except NetworkError as error:
             log.warning("the reply of %s was refused: %s", self.links.run.nodes[peer], error)
@@ -195,8 +208,9 @@ class FlareTransport(NodeTransport):
             self.links.fail(error)
         finally:
             with self._changed:
-                if self._under_way.get(peer) == payload:
-                    del self._under_way[peer]
+                count = self._outstanding(peer, payload)
+                if count:
+                    self._under_way[peer] = payload, count - 1
                 self._change()
 
     def _was_asked(self, peer: int, t: int) -> bool:
@@ -208,7 +222,7 @@ class FlareTransport(NodeTransport):
         """The reply to a request, for which it waits a little; one request of each peer waits, the latest."""
         peer, until = self.links.run.number(site), time.monotonic() + HOLD
         seen = self._changes
-        t, answer = self.links.asked(peer, data)
+        t, answer = self.links.answer_with_round(peer, data)
         with self._changed:
             self._heard[peer] = t
             self._held[peer] = mine = object()
@@ -219,7 +233,13 @@ class FlareTransport(NodeTransport):
                 self._changed.wait_for(lambda past=seen: self._changes != past, timeout=LOOK)  # type: ignore[misc]
                 seen = self._changes
             answer = self.links.reply(peer, t)
+        self._count(peer, sent=len(answer), received=len(data))
         return answer
+
+    def _count(self, peer: int, sent: int, received: int) -> None:
+        with self._changed:
+            self.sent[peer] = self.sent.get(peer, 0) + sent
+            self.received[peer] = self.received.get(peer, 0) + received
 
     def _change(self) -> None:
         self._changes += 1

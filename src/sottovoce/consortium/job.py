@@ -1,9 +1,9 @@
 """A job: our two classes and the digest of the run, to the byte; and the words that go back, from a fixed list.
 
-Whoever submits a job writes these files and no others. Whoever gets one compares: an archive that holds anything else,
-or a description that asks for anything else, is refused by a code. Beside our files there may be FLARE's signatures of
-them, which it wants and checks. A site does not unpack what it was sent: what FLARE reads there (`own_archive`,
-`own_meta`) is made at the site, from the site's own agreement, once what came was found to be the same.
+A submitted job has these files and no others, and every recipient compares: a code refuses an archive that holds
+anything else, or a description that requests anything else. Beside our files there may be FLARE's signatures of them,
+which FLARE requires and checks. A site does not unpack what it was sent: what FLARE reads there
+(`own_archive`, `own_meta`) is made at the site, from the site's own agreement, once what came was found to be the same.
 """
 
 import io
@@ -16,7 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from sottovoce.consortium.agreement import Agreement
-from sottovoce.errors import DataError, NetworkError, PrivacyError, SottovoceError, SpecError, StoreError
+from sottovoce.errors import (
+    ConflictingMessages,
+    DataError,
+    Disputed,
+    NetworkError,
+    PeerEnded,
+    PeerTimeout,
+    PrivacyError,
+    SottovoceError,
+    SpecError,
+    StoreError,
+)
 
 ALLOWED = {
     "server": ["sottovoce.consortium.controller.GossipController"],
@@ -27,7 +38,7 @@ ALLOWED = {
 APP = "app"
 PREPARE, TRAIN = "prepare", "train"
 """The tasks of a job: see whether everybody can, then do it."""
-LARGEST = 2**20
+MAX_JOB_BYTES = 2**20
 """Bytes of an archive, of any of its files, and of any configuration."""
 _SIGNATURES = frozenset(
     folder + name for folder in ("", "config/") for name in (".__nvfl_sig.json", ".__nvfl_submitter.crt")
@@ -49,6 +60,10 @@ class Code(StrEnum):
     SOFTWARE = "a fault in the software"
     UNREADABLE = "an answer that cannot be read"
     SILENT = "no answer"
+    WAITED = "a site that it waited for"
+    CONTRADICTED = "a site that signed other messages than it sent; this run cannot be finished"
+    ENDED = "a site that ended the run; this run cannot be finished"
+    DISPUTED = "a site that holds messages which were never made; restore the right folder"
 
 
 def code_of(error: Exception) -> Code:
@@ -60,6 +75,10 @@ def code_of(error: Exception) -> Code:
     <Code.RECORDS: 'its records'>
     """
     kinds: dict[type[SottovoceError], Code] = {
+        PeerTimeout: Code.WAITED,
+        ConflictingMessages: Code.CONTRADICTED,
+        PeerEnded: Code.ENDED,
+        Disputed: Code.DISPUTED,
         SpecError: Code.AGREEMENT,
         DataError: Code.RECORDS,
         NetworkError: Code.NETWORK,
@@ -80,8 +99,8 @@ def strict_json(data: bytes | str) -> dict[str, Any]:
     sottovoce.errors.SpecError: this is no JSON object as it is written here: 'digest' stands twice
     """
     try:
-        if len(data) > LARGEST:
-            raise ValueError(f"more than {LARGEST} bytes")
+        if len(data) > MAX_JOB_BYTES:
+            raise ValueError(f"more than {MAX_JOB_BYTES} bytes")
         text = data.decode("utf-8") if isinstance(data, bytes) else data
         value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
         if not isinstance(value, dict):
@@ -112,7 +131,7 @@ def job_name(agreement: Agreement) -> str:
 
 
 def job_meta(agreement: Agreement) -> dict[str, Any]:
-    """What FLARE is told of a job: its name, and that all sites must be there."""
+    """Return the description of a job for FLARE: its name, and that all sites must take part."""
     names = [site.name for site in agreement.sites]
     return {
         "name": job_name(agreement),
@@ -158,7 +177,7 @@ def is_job_id(value: object) -> bool:
 def own_archive(data: object, digest: str) -> bytes:
     """The archive that FLARE unpacks at a site: our files, and signatures of them; refused if what came is not that."""
     found = unpacked(data)
-    _refuse_unless(found, app_files(digest), _SIGNATURES)
+    _check_archive(found, app_files(digest), _SIGNATURES)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name in sorted(found):
@@ -166,7 +185,7 @@ def own_archive(data: object, digest: str) -> bytes:
     return buffer.getvalue()
 
 
-def refuse_other_job(data: object, agreement: Agreement) -> None:
+def check_own_job(data: object, agreement: Agreement) -> None:
     """Refuse a whole job's archive, as it is submitted, that is not the agreed one."""
     found = unpacked(data)
     folders = {name.partition("/")[0] for name in found}
@@ -177,10 +196,10 @@ def refuse_other_job(data: object, agreement: Agreement) -> None:
     if strict_json(meta) != job_meta(agreement):
         raise SpecError("the job's description is not the agreed one; refused")
     files = {f"{APP}/{name}": content for name, content in app_files(agreement.run.digest).items()}
-    _refuse_unless(inside, files, _SIGNATURES | {f"{APP}/{name}" for name in _SIGNATURES})
+    _check_archive(inside, files, _SIGNATURES | {f"{APP}/{name}" for name in _SIGNATURES})
 
 
-def _refuse_unless(found: Mapping[str, bytes], files: Mapping[str, bytes], signatures: frozenset[str]) -> None:
+def _check_archive(found: Mapping[str, bytes], files: Mapping[str, bytes], signatures: frozenset[str]) -> None:
     odd = sorted(set(found) - set(files) - signatures)
     if odd:
         raise SpecError(f"a job brings {', '.join(sorted(files))} and nothing else, not '{odd[0]}'; refused")
@@ -191,15 +210,15 @@ def _refuse_unless(found: Mapping[str, bytes], files: Mapping[str, bytes], signa
 
 def unpacked(data: object) -> dict[str, bytes]:
     """The files of a small archive, in memory: nothing is written, and nothing larger than it says is read."""
-    if not isinstance(data, bytes) or len(data) > LARGEST:
-        raise SpecError(f"a job is an archive of at most {LARGEST} bytes; refused")
+    if not isinstance(data, bytes) or len(data) > MAX_JOB_BYTES:
+        raise SpecError(f"a job is an archive of at most {MAX_JOB_BYTES} bytes; refused")
     found: dict[str, bytes] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             for entry in archive.infolist():
                 if entry.is_dir():
                     continue
-                if entry.file_size > LARGEST or entry.filename in found or len(found) > 16:
+                if entry.file_size > MAX_JOB_BYTES or entry.filename in found or len(found) > 16:
                     raise SpecError("a job's archive holds files that are too large, too many or named twice; refused")
                 if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                     raise SpecError("a job's archive is packed in a way whose size is not known beforehand; refused")
@@ -212,14 +231,14 @@ def unpacked(data: object) -> dict[str, bytes]:
     return found
 
 
-def refuse_other_meta(meta: object, agreement: Agreement, job: str) -> None:
-    """Refuse a description that asks for more than the agreed job; what the server adds of its own is not used."""
+def check_job_meta(meta: object, agreement: Agreement, job: str) -> None:
+    """Refuse a description that requests more than the agreed job; what the server adds of its own is not used."""
     expected = job_meta(agreement) | {"job_id": job}
     if not isinstance(meta, dict) or any(meta.get(key) != value for key, value in expected.items()):
         raise SpecError("the job's description is not the agreed one; refused")
     odd = sorted(str(key) for key in set(meta) - set(expected) - _BY_THE_SERVER)
     if odd or meta.get("study", "default") != "default":
-        raise SpecError(f"the job's description asks for '{odd[0] if odd else 'study'}'; refused")
+        raise SpecError(f"the job's description requests '{odd[0] if odd else 'study'}'; refused")
 
 
 _BY_THE_SERVER = frozenset(

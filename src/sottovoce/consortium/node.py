@@ -8,6 +8,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,21 +17,25 @@ import numpy as np
 
 from sottovoce._types import Array
 from sottovoce.consortium.agreement import FILE, SERVER, Agreement, read_agreement
-from sottovoce.consortium.evaluation import Examiner, deal, refuse_moved, statement
+from sottovoce.consortium.credentials import lent
+from sottovoce.consortium.evaluation import Examiner, check_not_moved, split_held_out, statement
 from sottovoce.consortium.flare import MODEL, ORDER, PROGRESS, Channel, FlareTransport
+from sottovoce.consortium.progress import Reporter
 from sottovoce.consortium.project import certificate_files
-from sottovoce.consortium.vault import lent
+from sottovoce.data.policy import GUARANTEE, ReadPolicy
 from sottovoce.data.schema import FILE as SCHEMA_FILE
-from sottovoce.errors import FolderInUse, NetworkError, SpecError
+from sottovoce.errors import FolderInUse, NetworkError, SottovoceError, SpecError
 from sottovoce.node.budget import spendings
 from sottovoce.node.identity import Certified, Identity
 from sottovoce.node.message import Code, Header, Refused, check, pack, read
 from sottovoce.node.node import DurableNode
+from sottovoce.node.runfile import predicts_numbers
 from sottovoce.node.site import FILE as SITE_FILE
 from sottovoce.node.site import Site, problem_of, read_site
+from sottovoce.node.state import shown
 from sottovoce.node.store import Store
 from sottovoce.node.transport import Stopwatch
-from sottovoce.run.build import Public
+from sottovoce.run.plan import Public
 from sottovoce.run.result import History, Result, environment
 
 RESULTS = "results"
@@ -72,28 +77,62 @@ class ConsortiumNode:
             raise
         self.number = self.node.number
         self._models: dict[int, Array] = {}
+        answers = self.store.answers(run.digest) if self.node.over else {}
+        self._last_models = {i: sealed for (i, topic, _), sealed in answers.items() if topic == MODEL}
+        self._gather_began: float | None = None
         self.transport = FlareTransport(self.node.links, self.node.skips, channel, stopped)
         self.node.transport = self.transport
         channel.serve(MODEL, self._swap)
         channel.serve(ORDER, self._obey)
         channel.serve(PROGRESS, lambda site, _: json.dumps(self.progress()).encode())
+        self._advanced = -1, time.monotonic()
+        self._reporter = Reporter(site.state, run.digest, self._report)
+        self._reporter.start()
 
     def ready(self) -> dict[str, Any]:
-        """What the server is told before the first message."""
+        """Return what the server learns before the first message."""
         return {"digest": self.run.digest, **self.progress()}
 
     def progress(self) -> dict[str, Any]:
         """How far this node is; rounds and who speaks in them are public."""
         left = self.node.rounds
-        t = int(left[0]) if len(left) else self.run.T + 1
-        late, seconds = self.transport.waiting(t)
-        waits = {"round": t, "for": self.run.nodes[late[0]], "seconds": round(seconds, 1)} if late else None
-        return {"round": t - 1, "rounds": self.run.T, "waits": waits}
+        t = at = int(left[0]) if len(left) else self.run.T + 1
+        late, seconds = self._gathering() or ((), 0.0)
+        with suppress(SottovoceError):  # an error of the run ends this node, and its state says so
+            if not late:
+                late, seconds = self.transport.waiting(t)
+            if not late:
+                at, (late, seconds) = 0, self.transport.greeting()
+        waits = {"round": at, "for": self.run.nodes[late[0]], "seconds": round(seconds, 1)} if late else None
+        state = shown(self.node.state, seconds if late else 0.0)
+        return {"round": t - 1, "rounds": self.run.T, "waits": waits, "state": state.value}
+
+    def _report(self) -> dict[str, Any]:
+        """For the site itself: how far it is, and what it has exchanged with each peer."""
+        found, nodes, waited = self.progress(), self.run.nodes, self.transport.waited
+        if found["round"] != self._advanced[0]:
+            self._advanced = found["round"], time.monotonic()
+        sent, received = self.transport.sent, self.transport.received
+        peers = {
+            nodes[i]: {"sent": sent[i], "received": received.get(i, 0), "waited": round(waited.get(i, 0.0), 3)}
+            for i in tuple(sent)
+        }
+        return found | {"name": self.run.name, "age": time.monotonic() - self._advanced[1], "peers": peers}
+
+    def _gathering(self) -> tuple[tuple[int, ...], float] | None:
+        """Return the sites whose final models are missing, and for how many seconds; None before they are requested."""
+        if self._gather_began is None:
+            return None
+        return tuple(i for i in range(self.run.n) if i not in self._models), time.monotonic() - self._gather_began
 
     def take_part(self) -> dict[str, Any]:
         """Train, agree on the mean of all models, test it, keep the results."""
         began = time.perf_counter()
+        over = self.node.over
         outcome = self.node.take_part(leave=False)
+        if over:  # the results were saved, and peers that ask again are answered
+            count = None if self.examiner is None else self.examiner.count(outcome.model)
+            return {"finished": True, "right": count, "unheard": [], "skips": outcome.skips}
         seconds = time.perf_counter() - began
         models = self._gather(outcome.model)
         with np.errstate(over="ignore"):
@@ -101,14 +140,18 @@ class ConsortiumNode:
         if not np.all(np.isfinite(mean)):
             raise NetworkError("the mean of all models is not finite: a site sent numbers of no ordinary size; refused")
         count = None if self.examiner is None else self.examiner.count(mean)
-        folder = save_results(self.kit, self.store.path, self.agreement, models, seconds, outcome.skips)
+        public = self.node.public | Public(skips=outcome.skips)
+        folder = save_results(self.kit, self.store.path, self.agreement, models, seconds, public)
         log.info("the model and its statement are in %s", folder)
-        self.node.leave(outcome)
+        message, seal = self._model_message(), self.node.envelope.seal
+        others = (i for i in range(self.run.n) if i != self.number)
+        self.node.leave(outcome, {(i, MODEL, True): seal(i, MODEL, b"", message, reply=True) for i in others})
         return {"finished": True, "right": count, "unheard": list(outcome.unheard), "skips": outcome.skips}
 
     def _gather(self, mine: Array) -> Array:
         """Everybody's final model, which is made of released messages only; they travel encrypted all the same."""
         self._models[self.number] = mine
+        self._gather_began = time.monotonic()
         watch, others = Stopwatch(), [i for i in range(self.run.n) if i != self.number]
         payload = self._model_message()
         self.transport.meet(others)  # whom this node knows already it need not ask
@@ -121,7 +164,7 @@ class ConsortiumNode:
                 try:
                     if answer:
                         self._take_model(i, answer, reply=True)
-                except NetworkError as error:  # whoever relays can send anything: it is asked for again
+                except NetworkError as error:  # a relay can send anything: request it again
                     log.warning("the final model of %s was refused: %s", self.run.nodes[i], error)
             if len(self._models) < self.run.n:
                 time.sleep(0.1)
@@ -135,7 +178,7 @@ class ConsortiumNode:
             raise NetworkError(f"a model of {len(data)} bytes came from site {sender}; refused")
         message = read(self.node.envelope.open(sender, MODEL, data, reply))
         expected = Header(self.run.mark, self.run.T + 2, sender)
-        check(message, expected, (self.run.m,), bound=self.run.model_bound)
+        check(message, expected, (self.run.m,), bound=self.node.model_bound)
         if not np.array_equal(self._models.setdefault(sender, np.array(message.array)), message.array):
             raise Refused(
                 Code.SECOND, f"site '{self.run.nodes[sender]}' sent a second, different final model; the first counts"
@@ -143,6 +186,8 @@ class ConsortiumNode:
 
     def _swap(self, site: str, payload: bytes) -> bytes:
         sender = self.run.number(site)
+        if sender in self._last_models:
+            return self._last_models[sender]
         self._take_model(sender, payload)
         if self.number not in self._models:
             return b""
@@ -155,6 +200,7 @@ class ConsortiumNode:
 
     def close(self) -> None:
         """Let go of the network and of the node's folder."""
+        self._reporter.close()
         self.transport.close()
         self.store.close()
 
@@ -168,24 +214,34 @@ def identity_of(kit: Path, agreement: Agreement, channel: Channel) -> Identity |
 
 
 def own_records(
-    agreement: Agreement, name: str, site: Site, store: Store, identity: Identity | None = None
+    agreement: Agreement,
+    name: str,
+    site: Site,
+    store: Store,
+    identity: Identity | None = None,
+    policy: ReadPolicy = GUARANTEE,
 ) -> tuple[DurableNode, Examiner | None]:
     """The node over its training records, and the test over those that are held out; both within the budget."""
     run, public = agreement.run, agreement.site(name)
-    train, test = deal(
-        site.read(agreement.schema), public.records, public.held_out(agreement.held_out), store.secret, site.dataset
+    train, test = split_held_out(
+        site.read(agreement.schema, policy),
+        public.records,
+        public.held_out(agreement.held_out),
+        store.secret,
+        site.dataset,
+        weighted=not predicts_numbers(run.spec),
     )
     node = DurableNode(run, name, problem_of(run, train), store, site.dataset, identity)
     examiner = None
     if test is not None:
         examiner = Examiner(agreement, name, problem_of(run, test), store, site.dataset)
-        examiner.refuse_unless_affordable()
+        examiner.check_affordable()
     spent = spendings(store.rows())
-    refuse_moved(spent, site.dataset, node.fingerprint, None if examiner is None else examiner.fingerprint)
+    check_not_moved(spent, site.dataset, node.fingerprint, None if examiner is None else examiner.fingerprint)
     return node, examiner
 
 
-def save_results(kit: Path, state: Path, agreement: Agreement, models: Array, seconds: float, skips: int) -> Path:
+def save_results(kit: Path, state: Path, agreement: Agreement, models: Array, seconds: float, public: Public) -> Path:
     """What a site keeps: a `Result` for `sottovoce predict` and `sottovoce account --verify`, statement and schema."""
     run, made = agreement.run, statement(agreement)
     result = Result(
@@ -193,11 +249,12 @@ def save_results(kit: Path, state: Path, agreement: Agreement, models: Array, se
         models=models,
         history=History(),
         statement=made,
-        public=run.prepared.public | Public(run=run.digest, schedule_seed=run.spec.seed, skips=skips),
+        public=public,
         classes=agreement.schema.label.classes,
         features=agreement.schema.features,
         nodes=run.nodes,
         environment=environment(ENGINE, seconds),
+        scale=run.scale,
     )
     schema = {SCHEMA_FILE: (kit / "local" / agreement.schema_file).read_bytes()}
     folder = result.save(state / RESULTS / agreement.run_name, beside=schema)

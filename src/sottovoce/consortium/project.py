@@ -1,11 +1,11 @@
 """From consortium.toml to a startup kit for every party, by FLARE's own provisioning tools.
 
 FLARE makes the certificates and its configuration; its scripts are left out, for nothing in a kit names a command. What
-we add lies in the `local` folder: which classes a job may name (ours alone), that nobody may bring code or look into
+we add lies in the `local` folder: which classes a job may name (ours alone), that nobody may bring code or inspect
 the site, that no log leaves it, the agreement and the schema, a form for the site's own records, and beside it all a
 page that says what to do.
 
-A kit comes from whoever made it, who need not be believed: but for certificates, keys and what the site writes itself,
+The maker of a kit need not be trusted: except for certificates, keys and what the site writes itself,
 every byte follows from the agreement (`expected_files`), and `sottovoce node check` compares.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 from sottovoce.consortium.agreement import FILE, Agreement, PublicSite
 from sottovoce.consortium.certificates import authority_days, forget, write_revoked
 from sottovoce.consortium.flare import flare
-from sottovoce.consortium.job import ALLOWED
+from sottovoce.consortium.job import ALLOWED, strict_json
 from sottovoce.errors import SpecError
 
 FORM = """# Where this site's records are. Nothing in this file leaves the site.
@@ -110,7 +110,7 @@ def server_page(agreement: Agreement) -> str:
 
 
 def admin_page(agreement: Agreement) -> str:
-    """The page of whoever submits jobs."""
+    """Return the instructions page for those who submit jobs."""
     return ADMIN.format(name=agreement.name, admin=agreement.admin)
 
 
@@ -126,6 +126,8 @@ STATE = "state"
 AUTHORITY_DAYS = 3650
 """How long the authority of a new consortium is valid; members' certificates are for 360 days, and renewed."""
 
+RESOURCES = "local/resources.json"
+"""FLARE's components in a kit. The server's names the kit's own place (`keep_inside`)."""
 STARTUP = {"server": "fed_server.json", "site": "fed_client.json", "admin": "fed_admin.json"}
 """FLARE's own configuration in a kit, by whose it is."""
 CERTIFICATES = {"server": "server", "site": "client", "admin": "client"}
@@ -265,7 +267,7 @@ def _kit_files(made: Path, kit: Path) -> dict[str, bytes]:
         c for c in resources["components"] if c["id"] not in ("site_log_streamer", "log_receiver")
     ]
     if kind == "server":
-        _keep_inside(resources, kit)
+        keep_inside(resources, kit)
     policy = json.loads((made / "local" / "authorization.json.default").read_text())
     return startup | {
         "local/resources.json": _json(resources),
@@ -274,15 +276,18 @@ def _kit_files(made: Path, kit: Path) -> dict[str, bytes]:
     }
 
 
-def keep_inside(kit: Path) -> None:
+def as_if_here(content: bytes, kit: Path) -> bytes:
+    """A server's resources as provisioning would have written them at `kit`; other content stays as it is."""
+    try:
+        resources = strict_json(content)
+        keep_inside(resources, kit)
+        return _json(resources)
+    except (SpecError, ValueError, KeyError, TypeError):
+        return content
+
+
+def keep_inside(resources: dict[str, Any], kit: Path) -> None:
     """Let a server store jobs in its own kit, wherever that was moved to; FLARE would share a folder of the machine."""
-    path = kit / "local" / "resources.json"
-    resources = json.loads(path.read_text())
-    _keep_inside(resources, kit)
-    path.write_bytes(_json(resources))
-
-
-def _keep_inside(resources: dict[str, Any], kit: Path) -> None:
     resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(kit.resolve() / "snapshots")
     for component in resources["components"]:
         if component["id"] == "job_manager":

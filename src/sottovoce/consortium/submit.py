@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
 from sottovoce.consortium.flare import flare
-from sottovoce.consortium.job import LARGEST, is_job_id, job_name, write_job
-from sottovoce.consortium.said import progress_of_all, report_of
+from sottovoce.consortium.job import MAX_JOB_BYTES, is_job_id, job_name, write_job
+from sottovoce.consortium.untrusted_input import progress_of_all, report_of
 from sottovoce.errors import NetworkError, SpecError
 
 OVER = "FINISHED"
@@ -23,8 +23,12 @@ COMPLETED = "FINISHED:COMPLETED"
 REPORT = "sottovoce.json"
 BEAT = 2
 """Seconds between two signs of life of a site."""
-PATIENCE = 30.0
+SITE_TIMEOUT = 30.0
 """Seconds after which a site that was not heard is called missing: sites of version 0.1 speak up every ten."""
+NOT_STARTED = ("SUBMITTED", "APPROVED", "DISPATCHED")
+"""FLARE's states of a job that no site works on."""
+SCHEDULING = 180.0
+"""Seconds after which a job that was not started is ended."""
 _STATE = re.compile(r"[A-Z_:]{1,64}")
 
 
@@ -34,7 +38,9 @@ class Status(NamedTuple):
     job: str
     state: str
     progress: dict[str, dict[str, Any]]
-    """By site: the round that it has done, of how many, and whom it waits for."""
+    """By site: the round that it has done, of how many, its state, and whom it waits for."""
+    why: str = ""
+    """Why nothing happens, where the server does not run the job."""
 
     @property
     def over(self) -> bool:
@@ -47,7 +53,7 @@ class Connected(NamedTuple):
 
     site: str
     connected: bool
-    """Whether it was heard while somebody asked."""
+    """Whether the site answered during the request."""
     heard: float | None
     """When it was last heard, by the server's clock (seconds since 1970); None if never since the server started."""
 
@@ -58,11 +64,11 @@ class Administrator:
     def __init__(self, session: Any, agreement: Agreement) -> None:
         self.session, self.agreement = session, agreement
 
-    def who(self, patience: float = PATIENCE) -> list[Connected]:
-        """Every site: connected, if the server hears it while we look; it keeps dead ones in its list for minutes.
+    def who(self, patience: float = SITE_TIMEOUT) -> list[Connected]:
+        """Return all sites; one is connected if the server hears it now, since the server's list keeps dead sites.
 
-        Sites say that they are there every `BEAT` seconds, so that nobody's clock need be right. This ends once all of
-        them were heard, or after so many seconds.
+        Sites send a heartbeat every `BEAT` seconds, so clocks need not agree. The call ends once all sites were heard,
+        or after that many seconds.
         """
         first = last = self.heard()
         until = time.monotonic() + patience
@@ -89,20 +95,23 @@ class Administrator:
         clients = self._call("get_system_info").client_info
         return {str(client.name): float(client.last_connect_time or 0.0) for client in clients}
 
-    def submit(self, patience: float = PATIENCE) -> str:
+    def submit(self, patience: float = SITE_TIMEOUT) -> str:
         """Start a run, or let a paused one go on; a job of the same run that still runs is ended first.
 
         A site that is not heard within so many seconds is named, and nothing is started.
         """
-        self.stop()
         missing = [each.site for each in self.who(patience) if not each.connected]
         if missing:
-            raise NetworkError(f"not connected: {', '.join(missing)}; start what is missing, then submit again")
+            raise NetworkError(
+                f"not connected: {', '.join(missing)}; nothing was stopped or started: start what is missing, then "
+                "submit again"
+            )
+        self.stop()
         with TemporaryDirectory() as folder:
             return self._id(self._call("submit_job", str(write_job(self.agreement, Path(folder, "job")))))
 
     def stop(self) -> list[str]:
-        """End the jobs of this run that still run, and tell which; no site loses anything, and a submit goes on."""
+        """Stop the jobs of this run and return them; no site loses anything, and a new submit continues the run."""
         ended = []
         for job in self.jobs():
             if not str(job.get("status", OVER)).startswith(OVER):
@@ -135,16 +144,29 @@ class Administrator:
         if state == "RUNNING":
             with suppress(NetworkError):  # its process is only starting, or just ended
                 stats = self._call("show_stats", job, "server")
-                told = stats.get("server") if isinstance(stats, dict) else None
+                reported = stats.get("server") if isinstance(stats, dict) else None
                 progress = progress_of_all(
-                    told.get("sottovoce") if isinstance(told, dict) else None, self.agreement.run
+                    reported.get("sottovoce") if isinstance(reported, dict) else None, self.agreement.run
                 )
-        return Status(job, state if _STATE.fullmatch(state) else "?", progress)
+        why = self._why_not_started() if state in NOT_STARTED else ""
+        return Status(job, state if _STATE.fullmatch(state) else "?", progress, why)
 
-    def follow(self, job: str, every: float = 1.0) -> Iterator[Status]:
-        """The job's status now and then, until it is over."""
+    def _why_not_started(self) -> str:
+        """Why the server has not started a job: who is not there, or that every site is busy."""
+        heard = [seconds for seconds in self.heard().values() if seconds]
+        missing = self.missing(max(heard, default=0.0) - SITE_TIMEOUT)
+        if missing:
+            return f"it waits for {', '.join(missing)}, which the server does not hear: start what is missing"
+        return "every site is heard, and the server has not started it: another job may run at a site"
+
+    def follow(self, job: str, every: float = 1.0, limit: float = SCHEDULING) -> Iterator[Status]:
+        """The job's status now and then, until it is over; one that does not start within `limit` seconds is ended."""
+        began = time.monotonic()
         while True:
             found = self.status(job)
+            if found.state in NOT_STARTED and time.monotonic() - began > limit:
+                self.stop()
+                found = Status(job, "FINISHED:NOT_STARTED", {}, f"not started within {limit:g} s: {found.why}")
             yield found
             if found.over:
                 return
@@ -157,8 +179,10 @@ class Administrator:
             found = sorted(Path(folder).rglob(REPORT))
             if not found:
                 raise NetworkError("the job left no report: it was ended before; submit again, and the run goes on")
-            if found[0].stat().st_size > LARGEST:
-                raise NetworkError(f"the report has more than {LARGEST} bytes, and is none of ours; not read")
+            if found[0].stat().st_size > MAX_JOB_BYTES:
+                raise NetworkError(
+                    f"the report has more than {MAX_JOB_BYTES} bytes, so it is not from sottovoce; not read"
+                )
             return report_of(found[0].read_bytes(), self.agreement)
 
     def _call(self, command: str, *args: Any, **kwargs: Any) -> Any:

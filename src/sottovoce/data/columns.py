@@ -1,7 +1,7 @@
 """CSV and Parquet: named columns into a dense table of numbers, with the label and the owner taken out.
 
-Which columns hold numbers is found out by looking at all of them, so this is how a file is read where one party has it
-all. A node reads its records by a public schema instead (`schema.py`), which looks at nothing.
+Which columns hold numbers is found by reading all of them, so a file is read this way only where one party has all
+of it. A node reads its records by a public schema instead (`schema.py`), which infers nothing from them.
 """
 
 import os
@@ -23,6 +23,7 @@ from sottovoce.errors import DataError
 LABELS = ("label", "y", "target", "class")
 """The names under which a label column is found without being named."""
 
+OWN_NAME = "give every column a name of its own"
 SHOWN = 12  # columns that a message lists at the most
 
 
@@ -37,6 +38,9 @@ def parquet_blocks(path: Path, columns: Sequence[str] | None = None) -> Iterator
         lost = [name for name in columns or () if name not in set(names)]
         if lost:
             raise KeyError(lost[0])
+        twice = [name for name in columns or () if names.count(name) > 1]
+        if twice:
+            raise DataError(f"{names.count(twice[0])} columns are called '{twice[0]}'; {OWN_NAME}")
         kept = names if columns is None else list(columns)
         rows = max(1, NUMBERS // max(1, len(kept)))
         whole = file.metadata.num_rows <= rows
@@ -68,7 +72,7 @@ class Roles:
     drop: tuple[str, ...] = ()
     only: tuple[str, ...] | None = None
 
-    def to_table(self, blocks: Iterable[Any], told: Callable[[int], None] | None = None) -> Table:
+    def to_table(self, blocks: Iterable[Any], on_read: Callable[[int], None] | None = None) -> Table:
         """Numbers, label and owners from Arrow tables; the first column that does not fit is named in a `DataError`."""
         rows, name, read = Growing(), self.name, 0
         texts: dict[str, list[NDArray[Any]]] = {}
@@ -88,8 +92,8 @@ class Roles:
                     texts.setdefault(role, []).append(_text(at[column], column, name, read))
             texts.setdefault("", [])
             read += columns.num_rows
-            if told is not None:
-                told(read)
+            if on_read is not None:
+                on_read(read)
         if read == 0:
             raise DataError(
                 f"{name}: the file holds no records, only the names of its columns; add at least one record"
@@ -112,21 +116,21 @@ class Roles:
         if lost:
             raise DataError(
                 f"{self.name}: there is no column '{lost[0]}' to leave out; name with --drop some of "
-                f"{_listed(columns.column_names)}"
+                f"{listed(columns.column_names)}"
             )
         columns = columns.drop_columns(list(self.drop)) if self.drop else columns
         return columns if self.only is None else chosen(columns, self.only, self.name)
 
     def _features(self, names: list[str]) -> tuple[list[str], str | None]:
         """The columns of numbers, and the label's."""
-        _check_names(names, self.name)
-        for role, column in (("group by", self.group), ("tell people apart by", self.unit)):
+        check_names(names, self.name)
+        for role, column in (("group by", self.group), ("distinguish people by", self.unit)):
             if column is not None and column not in names:
-                option = "--group" if column == self.group else "--unit"
+                option = "--group" if column == self.group else "--user-id"
                 raise DataError(
-                    f"{self.name}: there is no column '{column}' to {role}; name with {option} one of {_listed(names)}"
+                    f"{self.name}: there is no column '{column}' to {role}; name with {option} one of {listed(names)}"
                 )
-        label = _label(names, self.name, self.label, self.group, self.require_label)
+        label = label_of(names, self.name, self.label, self.group, self.require_label)
         features = [column for column in names if column not in (label, self.group, self.unit)]
         if not features:
             raise DataError(
@@ -135,7 +139,7 @@ class Roles:
         return features, label
 
     def _block(self, at: Mapping[str, Any], features: list[str], records: int, before: int) -> NDArray[Any]:
-        """Rows of numbers; a column that is not plainly of numbers is looked at closely."""
+        """Return rows of numbers; a column that is not plainly numeric is checked value by value."""
         plain = {kind for kind in {at[column].type for column in features} if _is_number_type(kind)}
         single = bool(records) and all(at[column].type == pa.float32() for column in features)
         X = np.empty((records, len(features)), dtype=np.float32 if single else np.float64)
@@ -165,11 +169,12 @@ def chosen(columns: Any, features: Sequence[str], name: str) -> Any:
     there = set(columns.column_names)
     missing = [feature for feature in features if feature not in there]
     if missing:
-        raise DataError(f"{name}: the columns {_listed(missing)} are missing; give all that the model was trained on")
+        raise DataError(f"{name}: the columns {listed(missing)} are missing; give all that the model was trained on")
     return columns.select(list(features))
 
 
-def _check_names(names: list[str], name: str) -> None:
+def check_names(names: list[str], name: str) -> None:
+    """Refuse a header that gives columns no names of their own."""
     if not names:
         raise DataError(f"{name}: the file has no columns; it should have the label and at least one feature")
     for j, column in enumerate(names):
@@ -185,28 +190,28 @@ def _check_names(names: list[str], name: str) -> None:
             )
     column, count = Counter(names).most_common(1)[0]
     if count > 1:
-        raise DataError(f"{name}: {count} columns are called '{column}'; give every column a name of its own")
+        raise DataError(f"{name}: {count} columns are called '{column}'; {OWN_NAME}")
     # a line of numbers is a record, not the names; columns numbered 0, 1, 2 … or 1, 2, 3 … are names
     counted = [[str(j) for j in range(start, start + len(names))] for start in (0, 1)]
     if all(_is_number(column) for column in names) and names not in counted:
         raise DataError(f"{name}: the first line holds numbers where the columns' names should be; add a header line")
 
 
-def _label(names: list[str], name: str, label: str | None, group: str | None, require_label: bool) -> str | None:
+def label_of(names: list[str], name: str, label: str | None, group: str | None, require_label: bool) -> str | None:
     """The label's column: the one named, else the one that goes by a usual name; never a guess between two."""
     if label is not None:
         if label in names:
             return label
         if not require_label:
             return None
-        raise DataError(f"{name}: there is no label column '{label}'; name with --label one of {_listed(names)}")
+        raise DataError(f"{name}: there is no label column '{label}'; name with --label one of {listed(names)}")
     usual = [column for column in names if column in LABELS and column != group]
     if len(usual) > 1:
-        raise DataError(f"{name}: {_listed(usual)} could each be the label; name the right one with --label")
+        raise DataError(f"{name}: {listed(usual)} could each be the label; name the right one with --label")
     if not usual and require_label:
         raise DataError(
-            f"{name}: no column is called {_listed(list(LABELS), 'or')}; name the label with --label, "
-            f"one of {_listed(names)}"
+            f"{name}: no column is called {listed(list(LABELS), 'or')}; name the label with --label, "
+            f"one of {listed(names)}"
         )
     return usual[0] if usual else None
 
@@ -214,7 +219,7 @@ def _label(names: list[str], name: str, label: str | None, group: str | None, re
 def _numbers(column: Any, title: str, name: str, before: int = 0) -> NDArray[Any]:
     """A column as float64, or float32 where it was stored so; `before` is how many records came before these."""
     column = _decoded(column)
-    _refuse_missing(column, title, name, before)
+    _check_no_missing(column, title, name, before)
     kind = column.type
     if _is_text(kind):
         # a column of numbers with a slip of the pen in it reads as text: show the slip
@@ -229,11 +234,11 @@ def _numbers(column: Any, title: str, name: str, before: int = 0) -> NDArray[Any
         values = column.to_numpy()
     else:
         raise DataError(f"{name}: column '{title}' holds {_spoken(kind)}; {ADVICE}")
-    _refuse_not_finite(values, title, name, before)
+    _check_all_finite(values, title, name, before)
     return values if values.dtype == np.float32 else values.astype(np.float64)
 
 
-ADVICE = "say in a schema what it is (sottovoce schema FILE), leave it out (--drop), or name its use (--group, --unit)"
+ADVICE = "describe it in a schema (sottovoce schema FILE), leave it out (--drop), or name its use (--group, --user-id)"
 
 
 def _labels(column: Any, title: str, name: str, before: int = 0) -> NDArray[Any]:
@@ -249,13 +254,13 @@ def _as_numbers(values: NDArray[Any], title: str, name: str) -> NDArray[Any]:
     if values.dtype.kind != "U" or not all(_is_number(value) for value in set(values.tolist())):
         return values
     numbers = values.astype(np.float64)
-    _refuse_not_finite(numbers, title, name)
+    _check_all_finite(numbers, title, name)
     return numbers
 
 
 def _text(column: Any, title: str, name: str, before: int = 0) -> NDArray[np.str_]:
     column = _decoded(column)
-    _refuse_missing(column, title, name, before)
+    _check_no_missing(column, title, name, before)
     if pa.types.is_nested(column.type) or pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
         raise DataError(f"{name}: column '{title}' holds {_spoken(column.type)}; write it as UTF-8 text or numbers")
     return np.array([str(value) for value in column.to_pylist()], dtype=np.str_)
@@ -266,7 +271,7 @@ def _decoded(column: Any) -> Any:
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
-def _refuse_missing(column: Any, title: str, name: str, before: int = 0) -> None:
+def _check_no_missing(column: Any, title: str, name: str, before: int = 0) -> None:
     missing = column.is_null(nan_is_null=True)
     if _is_text(column.type):
         missing = pc.or_kleene(missing, pc.equal(pc.utf8_trim_whitespace(column), ""))
@@ -278,7 +283,7 @@ def _refuse_missing(column: Any, title: str, name: str, before: int = 0) -> None
         )
 
 
-def _refuse_not_finite(values: NDArray[Any], title: str, name: str, before: int = 0) -> None:
+def _check_all_finite(values: NDArray[Any], title: str, name: str, before: int = 0) -> None:
     if not np.all(np.isfinite(values)):
         first = int(np.flatnonzero(~np.isfinite(values))[0])
         raise DataError(
@@ -307,7 +312,8 @@ def _spoken(kind: Any) -> str:
     return f"values of type {kind}"
 
 
-def _listed(names: list[str], last: str = "and") -> str:
+def listed(names: list[str], last: str = "and") -> str:
+    """Names for a message, not too many of them."""
     quoted = [f"'{_short(column)}'" for column in names[:SHOWN]]
     if len(names) > SHOWN:
         quoted.append(f"{len(names) - SHOWN} more")

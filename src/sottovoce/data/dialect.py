@@ -1,8 +1,8 @@
 """Text with columns: in which dialect a file is written, and the file as an Arrow table.
 
-What separates columns, what marks decimals, how letters are encoded: where nobody says, it is found from the first
-lines, in one way for every reader. A number with a wrong mark is no number, so that a wrong guess ends in an error and
-not in another model; still it is a look at records, which a schema or options spare.
+What separates columns, what marks decimals, how letters are encoded: where nobody says, `found` guesses it from the
+first lines, for simulations and drafts of a schema only. With a guarantee `settled` takes fixed defaults instead:
+comma, point, utf-8.
 
 A text is read in blocks of whole lines, each decoded and handed to Arrow as bytes in memory: so a file of any length
 takes the memory of a block, a line may be of any width, and no thread of Arrow's ever reads a file, or waits for Python
@@ -23,10 +23,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 
+from sottovoce.data.policy import ReadPolicy
 from sottovoce.errors import DataError, SpecError
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-"""What may stand between columns, in the order in which it is looked for."""
+"""Possible separators between columns, in the order in which they are tried."""
 
 NAMES = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "bar": "|", "pipe": "|"}
 """Separators and marks by names, for shells in which they are awkward to write."""
@@ -40,7 +41,7 @@ WESTERN = "cp1252"
 NATIVE = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 """Compressions that Arrow knows, by the ending of the file's name; .xz is Python's."""
 
-HEAD = 1 << 18  # bytes that are looked at
+HEAD = 1 << 18  # bytes that are read to find the dialect
 LINES = 100  # of which so many lines
 LONGEST = 2**31 - 1  # bytes that Arrow takes at a time
 BLOCK = 1 << 24  # bytes of whole lines that are read at a time; more where a line is longer
@@ -114,6 +115,23 @@ class Dialect:
 DIALECT = Dialect()
 """All of it to be found."""
 
+FIXED = {"csv": ",", "tsv": "\t"}
+"""What separates columns by format, where nobody says; a wrong one fails at the header's names."""
+
+
+def settled(path: Path, format: str, dialect: Dialect, policy: ReadPolicy) -> Dialect:
+    r"""The whole dialect of a file: as given, the rest guessed where the policy allows it, else by fixed defaults.
+
+    Examples
+    --------
+    >>> from sottovoce.data.policy import GUARANTEE
+    >>> settled(Path("patients.tsv"), "tsv", Dialect(encoding="cp1252"), GUARANTEE)
+    Dialect(separator='\t', decimal='.', encoding='cp1252', quote='"')
+    """
+    if format == "tsv" and dialect.separator is None:
+        dialect = replace(dialect, separator=FIXED[format])
+    return found(path, dialect) if policy.guess else dialect.over(Dialect(FIXED.get(format, ","), ".", "utf-8"))
+
 
 def found(path: Path, dialect: Dialect) -> Dialect:
     r"""The whole dialect of a file: what is given of it, and the rest from its first lines.
@@ -170,9 +188,9 @@ def _separator(lines: Sequence[str], dialect: Dialect) -> str:
             continue
         widths = [len(row) for row in _fields(lines, separator, dialect.quote) if row]
         if widths and widths[0] > 1:
-            alike = sum(width == widths[0] for width in widths) / len(widths)
-            if (alike, widths[0]) > most:
-                best, most = separator, (alike, widths[0])
+            share_of_equal = sum(width == widths[0] for width in widths) / len(widths)
+            if (share_of_equal, widths[0]) > most:
+                best, most = separator, (share_of_equal, widths[0])
     return best
 
 
@@ -194,7 +212,7 @@ def opened(path: Path) -> Any:
 
 
 def read_text(path: Path, dialect: Dialect, column_types: Mapping[str, Any] | None = None, **convert: Any) -> Any:
-    """The file as one Arrow table, whose columns' types are told by all of it."""
+    """Return the file as one Arrow table; the type of a column follows from all of its values."""
     (table,) = text_blocks(path, dialect, column_types, None, **convert)
     return table
 
@@ -208,8 +226,8 @@ def text_blocks(
 ) -> Iterator[Any]:
     r"""The file as Arrow tables, some lines at a time.
 
-    What a column holds is told by its type or, where none is given, by the first block: a number there is a number in
-    all blocks, and where it is none later Arrow says so.
+    What a column holds is determined by its type or, where none is given, by the first block: a number there is a
+    number in all blocks, and where it is none later Arrow says so.
 
     Examples
     --------
@@ -260,7 +278,7 @@ def _lines(path: Path, dialect: Dialect, size: int | None) -> Iterator[bytes]:
             rest = rest.removeprefix(codecs.BOM_UTF8) if first else rest
             cut = len(rest) if ended else _last_end(rest, dialect)
             if first and not ended and _first_end(rest, dialect) in (0, cut):
-                cut = 0  # a header alone tells nothing of types
+                cut = 0  # a header alone says nothing about types
             if not cut and size is not None:
                 size *= 2  # a line is longer than all of this
             if cut or (first and ended):

@@ -1,9 +1,9 @@
-"""A first draft of a schema.toml, from a file's header and from what its columns look like.
+"""A first draft of a schema.toml, from a file's header and from the format of its columns.
 
-A draft is a look at records: the type of a column, and the values of a category, are read off them. So it says of every
-entry where it comes from, it leaves the bounds of numbers and dates to be filled in from what is publicly known, and a
-guess is only ever a line that a person reads before it is used. A codebook, if there is one, is public: what it says of
-a column is taken, and nothing of that column is read off the records.
+A draft reads the records: it takes the type of a column, and the values of a category, from them. So it names the
+source of every entry. It leaves the bounds of numbers and dates open, to be filled in from public knowledge. A person
+reads every inferred line before it is used. A codebook, if there is one, is public: a column that it describes is taken
+from it, and not from the records.
 
     column,type,low,high,values,missing,format,buckets
     age,number,0,120,,50,,
@@ -26,24 +26,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sottovoce.data.dialect import Dialect, found
-from sottovoce.data.load import arrow_blocks, format_of, one_sentence
+from sottovoce.data.load import arrow_blocks, format_of, read_error_text
 from sottovoce.data.schema import REFUSE
 from sottovoce.data.values import MISSING, as_text
 from sottovoce.errors import DataError, SpecError
 
-FEW = 24
-"""Values that a category has at the most; a text with more is read as words, or is somebody's id."""
+MAX_CATEGORIES = 24
+"""Values that a category has at the most; a text with more is read as words, or is someone's id."""
 BUCKETS = 64
 """Features of a text, to begin with."""
 TWO = 2
 FORMATS = ("", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y%m%d")
-"""In which dates are looked for."""
+"""Formats of dates that are tried."""
 IGNORED = "ignored"
 """The type of a column that is known, and not used."""
 LABELS = ("label", "y", "target", "class", "outcome")
 
 EMPTY = (*MISSING, "N/A", "n/a", "#N/A")
-"""What a draft takes for an empty cell: what schemas do by themselves, and what spreadsheets write."""
+"""What a draft takes for an empty cell: what schemas do on their own, and what spreadsheets write."""
 READ_OFF = "read off the data; compare it with what is publicly known"
 FILL = "fill in a public bound: from the column's meaning, never from the records"
 
@@ -110,8 +110,9 @@ def draft(
     kind = format_of(path, format)
     if kind not in ("csv", "tsv", "parquet"):
         raise SpecError(f"{path}: {kind} files have no named columns to draft a schema from; use CSV or Parquet")
-    with one_sentence(path, kind):
-        dialect = found(path, dialect or Dialect()) if kind != "parquet" else Dialect()
+    with read_error_text(path, kind):
+        given = dialect or Dialect()
+        dialect = found(path, given) if kind != "parquet" else Dialect()
         blocks = arrow_blocks(path, kind, dialect, {}, null_values=list(EMPTY), strings_can_be_null=True)
         table = next(blocks)  # some tens of thousands of records, which are enough for a draft
         blocks.close()  # type: ignore[attr-defined]
@@ -125,23 +126,37 @@ def draft(
     for name, values in columns.items():
         if name in (label, unit, group):
             continue
-        told = known.get(name)
-        lines = _from_codebook(told) if told is not None else _guessed(values)
-        if told is not None and told.kind == IGNORED:
+        entry = known.get(name)
+        lines = _from_codebook(entry) if entry is not None else _guessed(values)
+        if entry is not None and entry.kind == IGNORED:
             public.append(name)
         elif lines is None:
             ignored.append(name)
         else:
             texts.append("\n".join([f"[columns.{_key(name)}]", *lines]))
     return "\n".join(
-        [*_head(path, kind, dialect, unit, group, ignored, public), "", *_labelled(label, columns, known)]
+        [
+            *_head(path, _text_lines(kind, dialect, given), unit, group, ignored, public),
+            "",
+            *_labeled(label, columns, known),
+        ]
     ) + ("\n\n" + "\n\n".join(texts) + "\n")
+
+
+def _text_lines(kind: str, dialect: Dialect, given: Dialect) -> list[str]:
+    """How the text is written; each line that was guessed says so."""
+    if kind not in ("csv", "tsv"):
+        return []
+    lines = [f"missing_values = [{', '.join(map(_quoted, EMPTY))}]  # what stands for an empty cell", "", "[dialect]"]
+    for name, default in (("separator", ","), ("decimal", "."), ("encoding", "utf-8")):
+        mark = "" if getattr(given, name) else f"  # {READ_OFF}"
+        lines.append(f"{name} = {_quoted(getattr(dialect, name) or default)}{mark}")
+    return lines
 
 
 def _head(
     path: Path,
-    kind: str,
-    dialect: Dialect,
+    text: list[str],
     unit: str | None,
     group: str | None,
     ignored: list[str],
@@ -151,13 +166,9 @@ def _head(
     lines += [f"{role} = {_quoted(name)}" for role, name in (("unit", unit), ("group", group)) if name is not None]
     if ignored or public:
         listed = ", ".join(map(_quoted, [*public, *ignored]))
-        why = f"looks like numbers of records or people; {READ_OFF}" if ignored else "from the codebook"
+        why = f"looks like ids of records or people; {READ_OFF}" if ignored else "from the codebook"
         lines.append(f"ignored = [{listed}]  # {why}")
-    if kind == "csv" or kind == "tsv":
-        lines.append(f"missing_values = [{', '.join(map(_quoted, EMPTY))}]  # what stands for an empty cell")
-        lines += ["", "[dialect]", f"separator = {_quoted(dialect.separator or ',')}"]
-        lines += [f"decimal = {_quoted(dialect.decimal or '.')}", f"encoding = {_quoted(dialect.encoding or 'utf-8')}"]
-    return lines
+    return lines + text
 
 
 def _label(columns: Mapping[str, Any], label: str | None, path: Path) -> str:
@@ -171,13 +182,15 @@ def _label(columns: Mapping[str, Any], label: str | None, path: Path) -> str:
     return label
 
 
-def _labelled(label: str, columns: Mapping[str, Any], known: Mapping[str, Known]) -> list[str]:
-    lines, told = ["[label]", f"column = {_quoted(label)}"], known.get(label)
-    if told is not None:
-        return lines + [line for line in _from_codebook(told, "classes") if not line.startswith("type")]
+def _labeled(label: str, columns: Mapping[str, Any], known: Mapping[str, Known]) -> list[str]:
+    lines, entry = ["[label]", f"column = {_quoted(label)}"], known.get(label)
+    if entry is not None:
+        return lines + [line for line in _from_codebook(entry, "classes") if not line.startswith("type")]
     values = columns[label]
     distinct = pc.unique(values.drop_null())
-    if len(distinct) <= FEW and (_is_text(values) or len(distinct) <= TWO or pa.types.is_boolean(values.type)):
+    if len(distinct) <= MAX_CATEGORIES and (
+        _is_text(values) or len(distinct) <= TWO or pa.types.is_boolean(values.type)
+    ):
         classes = ", ".join(map(_quoted, sorted(map(as_text, distinct.to_pylist()))))
         return [*lines, f"classes = [{classes}]  # the last is the positive one; {READ_OFF}"]
     if _is_text(values):
@@ -203,17 +216,19 @@ def _from_codebook(known: Known, values: str = "categories") -> list[str]:
 
 
 def _guessed(values: Any) -> list[str] | None:
-    """The lines of a column, by what it looks like; None for one that looks like an id."""
+    """Return the lines of a column by its format; None if it looks like an id."""
     there = values.drop_null()
     gaps = len(there) < len(values)
     distinct = pc.unique(there)
     kind, numeric = values.type, pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
     named = f"# {READ_OFF}"
-    if pa.types.is_integer(kind) and len(distinct) == len(there) > FEW:
+    if pa.types.is_integer(kind) and len(distinct) == len(there) > MAX_CATEGORIES:
         return None
     if numeric or pa.types.is_decimal(kind):
         missing = (
-            ['missing = "?"  # some records have none: fill in what it counts as, within the bounds'] if gaps else []
+            [f'missing = "?"  # some records have none ({READ_OFF}): fill in what it counts as, within the bounds']
+            if gaps
+            else []
         )
         return [f'type = "number"  {named}', f'low = "?"  # {FILL}', f'high = "?"  # {FILL}', *missing]
     if pa.types.is_temporal(kind) or _date_format(distinct) is not None:
@@ -221,12 +236,12 @@ def _guessed(values: Any) -> list[str] | None:
         lines = [f'type = "date"  {named}', f'low = "?"  # {FILL}', f'high = "?"  # {FILL}']
         return lines + ([f"format = {_quoted(format)}  {named}"] if format else [])
     words = sorted(map(as_text, distinct.to_pylist()))
-    none = ['missing = "none"  # of no category: also what is not listed'] if gaps else []
+    none = [f'missing = "none"  # of no category, also what is not listed; {READ_OFF}'] if gaps else []
     if len(words) == TWO and not gaps:
         return [f'type = "flag"  {named}', f"categories = [{', '.join(map(_quoted, words))}]  {named}"]
-    if 1 <= len(words) <= FEW:
+    if 1 <= len(words) <= MAX_CATEGORIES:
         return [f'type = "category"  {named}', f"categories = [{', '.join(map(_quoted, words))}]  {named}", *none]
-    if len(distinct) == len(there) and all(len(word.split()) == 1 for word in words[:FEW]):
+    if len(distinct) == len(there) and all(len(word.split()) == 1 for word in words[:MAX_CATEGORIES]):
         return None
     return [f'type = "text"  {named}', f"buckets = {BUCKETS}"]
 

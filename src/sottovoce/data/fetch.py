@@ -36,10 +36,10 @@ PAUSE = 1.0  # seconds before the next one, doubled every time
 CHUNK = 1 << 18
 
 Progress = Callable[[int, int | None], None]
-"""Told the bytes that are there, and how many there will be if the server says so."""
+"""Called with the number of bytes received so far, and with the total if the server states it."""
 
 
-class Source(NamedTuple):
+class DataSource(NamedTuple):
     """A file on the page; `sha256` is None where the page does not give one and none is known."""
 
     file: str
@@ -50,17 +50,17 @@ class Source(NamedTuple):
 
 
 SOURCES = {
-    "epsilon": Source("epsilon_normalized.bz2", 400_000, 2000, None, "training rows, the paper's; 12 GB as text"),
-    "epsilon.t": Source("epsilon_normalized.t.bz2", 100_000, 2000, None, "test rows; 3 GB as text"),
-    "rcv1": Source("rcv1_train.binary.bz2", 20_242, 47_236, None, "training rows, the small half"),
-    "rcv1.t": Source("rcv1_test.binary.bz2", 677_399, 47_236, None, "test rows, the large half: the paper's"),
-    "a9a": Source(
+    "epsilon": DataSource("epsilon_normalized.bz2", 400_000, 2000, None, "training rows, the paper's; 12 GB as text"),
+    "epsilon.t": DataSource("epsilon_normalized.t.bz2", 100_000, 2000, None, "test rows; 3 GB as text"),
+    "rcv1": DataSource("rcv1_train.binary.bz2", 20_242, 47_236, None, "training rows, the small half"),
+    "rcv1.t": DataSource("rcv1_test.binary.bz2", 677_399, 47_236, None, "test rows, the large half: the paper's"),
+    "a9a": DataSource(
         "a9a", 32_561, 123, "f5d5ffd8d865ff41328e7ee043e4b020816914ff6843ff15b98905ddbedce906", "training rows"
     ),
-    "a9a.t": Source(
+    "a9a.t": DataSource(
         "a9a.t", 16_281, 123, "1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9", "test rows"
     ),
-    "covtype": Source("covtype.libsvm.binary.bz2", 581_012, 54, None, "all rows, not scaled, labels 1 and 2"),
+    "covtype": DataSource("covtype.libsvm.binary.bz2", 581_012, 54, None, "all rows, not scaled, labels 1 and 2"),
 }
 """Every file by name; names and sizes are those of the page, which calls rcv1's small half the training rows."""
 
@@ -160,7 +160,7 @@ def fetch(
     return kept
 
 
-def _source(name: str) -> Source:
+def _source(name: str) -> DataSource:
     if name not in SOURCES:
         raise SpecError(f"no data set to fetch is called '{name}'; choose one of {', '.join(SOURCES)}")
     return SOURCES[name]
@@ -202,7 +202,7 @@ def _connect(url: str, part: Path, start: int, progress: Progress | None) -> Non
             total = _total(answer)
             resumed = answer.status == 206 and _first(answer) == start
             if answer.status == 206 and not resumed:
-                raise _Cut("the server sent another piece than was asked for")
+                raise _Cut("the server sent a different part of the file than requested")
             with part.open("ab" if resumed else "wb") as file:
                 _copy(answer, file, start if resumed else 0, total, progress)
     except urllib.error.HTTPError as error:
@@ -231,17 +231,17 @@ def _connect(url: str, part: Path, start: int, progress: Progress | None) -> Non
 
 
 def _total(answer: Any) -> int | None:
-    """The whole file's length, as far as the server tells."""
+    """Return the length of the whole file, if the server states it."""
     if answer.status == 206:
-        told = re.fullmatch(r"bytes \d+-\d+/(\d+)", answer.headers.get("Content-Range", ""))
-        return int(told[1]) if told else None
+        match = re.fullmatch(r"bytes \d+-\d+/(\d+)", answer.headers.get("Content-Range", ""))
+        return int(match[1]) if match else None
     length = answer.headers.get("Content-Length", "")
     return int(length) if length.isdecimal() else None
 
 
 def _first(answer: Any) -> int | None:
-    told = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
-    return int(told[1]) if told else None
+    match = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
+    return int(match[1]) if match else None
 
 
 def _copy(answer: Any, file: IO[bytes], done: int, total: int | None, progress: Progress | None) -> None:
@@ -259,7 +259,7 @@ def _copy(answer: Any, file: IO[bytes], done: int, total: int | None, progress: 
 # ---- check
 
 
-def _verify(source: Source, path: Path, written: str | None) -> None:
+def _verify(source: DataSource, path: Path, written: str | None) -> None:
     """Hold the file to its sum, or where none is known to its contents; a bad file is deleted."""
     expected = source.sha256 or written
     try:
@@ -283,7 +283,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _count(source: Source, path: Path) -> None:
+def _count(source: DataSource, path: Path) -> None:
     """Read to the end: as many records as published, and no feature beyond the last."""
     records = widest = 0
     try:
@@ -311,6 +311,7 @@ REAL = {
     "a9a": ("a9a.svm", 123),
     "a9a.t": ("a9a.t.svm", 123),  # its largest index is 122: the width must be said
     "covtype": ("covtype.binary.svm", 54),
+    "credit": ("credit_card.csv", 33),
     "epsilon100": ("epsilon_normalized.first100.svm", 2000),
     "epsilon100.t": ("epsilon_normalized.t.first100.svm", 2000),
     "epsilon5000": ("epsilon_normalized.first5000x100cols.svm", 2000),

@@ -1,6 +1,6 @@
 """Records from a file: svmlight, CSV, Parquet, tables of our own, and pictures in idx files, the format of MNIST.
 
-Whatever is wrong with a file ends in one sentence, a `DataError`.
+Whatever is wrong with a file ends in one line, a `DataError`.
 """
 
 import io
@@ -12,19 +12,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 import scipy  # not its parts: they load when first used
 from numpy.typing import ArrayLike, NDArray
 
-from sottovoce import within
+from sottovoce import limits
 from sottovoce._types import Array
 from sottovoce.data.dialect import DIALECT, SEPARATORS, Dialect, opened, read_text, text_blocks
 from sottovoce.data.tables import Table, load_table
 from sottovoce.errors import DataError, SottovoceError, SpecError
-from sottovoce.rows import is_sparse
+from sottovoce.matrices import is_sparse
 
 FORMATS = {
     "svmlight": ("", ".svm", ".libsvm", ".svmlight", ".binary", ".txt", ".t"),
@@ -46,8 +46,11 @@ EXPECTED = {
     "npz": "a table written by `sottovoce data make`",
 }
 
-Told = Callable[[int], None]
+ReadProgress = Callable[[int], None]
 """Called with the number of records read so far."""
+
+if TYPE_CHECKING:
+    from sottovoce.data.columns import Roles
 
 # what the readers of the three formats and of the compressions throw at a garbled file
 GARBLED = (ValueError, OverflowError, EOFError, OSError, lzma.LZMAError, zlib.error, pa.ArrowException)
@@ -67,27 +70,27 @@ def load(
     dialect: Dialect = DIALECT,
     unit: str | None = None,
     drop: Sequence[str] = (),
-    told: Told | None = None,
+    on_read: ReadProgress | None = None,
 ) -> Table:
     r"""Read the records of a file.
 
     Parameters
     ----------
     path : the file; svmlight, CSV and TSV may be compressed (.gz, .bz2, .xz, .zst)
-    format : 'svmlight', 'csv', 'tsv', 'parquet' or 'npz'; by default told from the name
+    format : 'svmlight', 'csv', 'tsv', 'parquet' or 'npz'; by default found from the file's name
     label : the label's column in a CSV or Parquet file; by default the one called label, y, target or class
     group : the column that names every record's owner; kept as text
     n_features : the number of features expected: svmlight is padded to it with empty columns, and a file with more
         of them, or a CSV or Parquet file with another number, is refused
-    first_index : whether the indices of an svmlight file count from 0 or from 1; by default told from the file
+    first_index : whether the indices of an svmlight file count from 0 or from 1; by default found from the file
     positive : the class that becomes +1, the other one −1; by default labels stay as they are (see `as_signs`)
     require_label : False for files to predict, where a missing label column gives y = None
     columns : the features to take from a CSV or Parquet file, by name and in this order; all others, but for a
         label and a group that are named, are left alone
     dialect : how CSV is written, as far as that is known; the rest is found from the first lines
-    unit : the column that says whose life a record is part of; kept as text
+    unit : the column of person ids; kept as text
     drop : columns to leave alone
-    told : called with the number of records read so far, where there are many
+    on_read : called with the number of records read so far, where there are many
 
     Notes
     -----
@@ -107,50 +110,46 @@ def load(
     >>> table.X, table.y.tolist(), table.groups.tolist(), table.features
     (array([[9. , 1.4], [7. , 1.2]]), ['yes', 'no'], ['north', 'south'], ('age', 'height'))
     """
-    path = Path(path)
-    name = str(path)
+    path, name = Path(path), str(path)
     format = format_of(path, format)
     named = {"label": label, "group": group, "unit": unit, "column to drop": drop[0] if drop else None}
     if format in ("svmlight", "npz") and any(named.values()):
         raise SpecError(f"{format} files have no named columns, so no label or group can be named; use CSV or Parquet")
+    if format == "svmlight" and first_index not in (None, 0, 1):
+        raise SpecError(f"the indices of an svmlight file count from 0 or from 1, not from {first_index}")
     if label is not None and label in (group, unit):
         raise SpecError(f"the label and the group cannot both be the column '{label}'; name two columns")
-    with one_sentence(path, format):
+    with read_error_text(path, format):
         if format == "npz":
             table = load_table(path)
         elif format == "svmlight":
-            if first_index not in (None, 0, 1):
-                raise SpecError(f"the indices of an svmlight file count from 0 or from 1, not from {first_index}")
-            X, y = _read_svmlight(path, "auto" if first_index is None else first_index == 0)
-            table = _from_svmlight(X, y, name)
+            table = _from_svmlight(*_read_svmlight(path, "auto" if first_index is None else first_index == 0), name)
         else:
             from sottovoce.data.columns import Roles  # here: Arrow's parts are slow to load
 
             others = [other for other in (label, group, unit) if other is not None]
-            roles = Roles(
-                name,
-                label,
-                group,
-                require_label if columns is None else label is not None,
-                unit,
-                tuple(drop),
-                None if columns is None else (*columns, *others),
-            )
-            texts = {column: pa.string() for column in (group, unit) if column is not None}
-            try:
-                table = roles.to_table(arrow_blocks(path, format, dialect, texts), told)
-            except pa.ArrowInvalid:  # a column is not what its first block says: it is all of it
-                table = roles.to_table([read_arrow(path, format, dialect, texts)], told)
-    if n_features is not None:
-        table = _widened(table, n_features)
+            chosen = None if columns is None else (*columns, *others)
+            needed = require_label if columns is None else label is not None
+            roles = Roles(name, label, group, needed, unit, tuple(drop), chosen)
+            table = _from_columns(path, format, dialect, roles, on_read)
+    table = table if n_features is None else _widened(table, n_features)
     if positive is not None and table.y is not None:
         table = replace(table, y=as_signs(table.y, positive)[0], name=name)
     return table
 
 
+def _from_columns(path: Path, format: str, dialect: Dialect, roles: "Roles", on_read: ReadProgress | None) -> Table:
+    """The records of a file with named columns, by what these are for."""
+    texts = {column: pa.string() for column in (roles.group, roles.unit) if column is not None}
+    try:
+        return roles.to_table(arrow_blocks(path, format, dialect, texts), on_read)
+    except pa.ArrowInvalid:  # a column is not what its first block says: it is all of it
+        return roles.to_table([read_arrow(path, format, dialect, texts)], on_read)
+
+
 @contextmanager
-def one_sentence(path: Path, format: str) -> Iterator[None]:
-    """Whatever is wrong with a file while it is read, in one sentence that says what it should hold."""
+def read_error_text(path: Path, format: str) -> Iterator[None]:
+    """Whatever is wrong with a file while it is read, in one line that says what it should hold."""
     try:
         yield
     except SottovoceError:
@@ -179,8 +178,8 @@ def _cure(path: Path, format: str) -> str:
         except GARBLED:
             head = ""
         if ":" not in head and any(mark in head for mark in SEPARATORS):
-            return "its first line looks like that of a CSV file; say --format csv"
-    return "mend it, or name another format (--format)"
+            return "its first line looks like that of a CSV file; give --format csv"
+    return "fix it, or name another format (--format)"
 
 
 Classes = tuple[str | float, str | float]
@@ -307,7 +306,7 @@ def arrow_blocks(path: Path, format: str, dialect: Dialect, types: Mapping[str, 
 
 
 def read_arrow(path: Path, format: str, dialect: Dialect, types: Mapping[str, Any], **convert: Any) -> Any:
-    """The same as one table, in which a column's type is told by all of it: '007' is not 7 where it must not be."""
+    """Return the same as one table; the type of a column follows from all of its values: '007' may be a text."""
     if path.is_dir():
         raise IsADirectoryError
     if format == "parquet":
@@ -317,7 +316,7 @@ def read_arrow(path: Path, format: str, dialect: Dialect, types: Mapping[str, An
     return read_text(path, dialect, types, **convert)
 
 
-def _read_svmlight(path: Path, zero_based: str | bool) -> Any:
+def _read_svmlight(path: Path, zero_based: str | bool) -> tuple[Any, Array]:
     if path.is_dir():
         raise IsADirectoryError
     from sklearn.datasets import load_svmlight_file  # here: seconds to import, and only this format needs it
@@ -352,7 +351,7 @@ def _widened(table: Table, n_features: int) -> Table:
         raise DataError(
             f"{table.name}: the file has {table.m} features where {n_features} are expected; give it the same features"
         )
-    within.check_count("the number of features", n_features, within.FEATURES)
+    limits.check_count("the number of features", n_features, limits.FEATURES)
     X = scipy.sparse.csr_array((table.X.data, table.X.indices, table.X.indptr), shape=(table.n_records, n_features))
     return Table(X, table.y, table.groups, None, table.name)
 
@@ -372,7 +371,9 @@ def _plain(y: NDArray[Any]) -> NDArray[Any]:
     except (TypeError, ValueError):
         if kinds == {True}:
             return np.array(values, dtype=np.str_)
-        raise DataError("the labels must be numbers or text, and none missing; mend or drop those records") from None
+        raise DataError(
+            "the labels must be numbers or text, and none may be missing; fix or drop those records"
+        ) from None
     return _finite(numbers)
 
 

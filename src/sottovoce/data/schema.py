@@ -1,4 +1,4 @@
-"""schema.toml: what every node's records look like, agreed in public, so that nothing is found out from the data.
+"""schema.toml: the format of every node's records, agreed in public, so that nothing is found out from the data.
 
 The schema says what a column is, and every value is read by itself (`values`). Then every record is encoded by itself
 from public numbers: a number is clipped to its public bounds and brought to [−1, 1], and so is a date; a category
@@ -40,23 +40,24 @@ columns, whatever the data holds. `row_norm`, if given, scales longer rows down.
     type = "text"
     buckets = 64
 
-    [dialect]                             # of text files, if it is not to be found from the first lines
+    [dialect]                             # of text files; without it comma, point and utf-8
     separator = ";"
     decimal = ","
     encoding = "cp1252"
 
-A file without named columns (svmlight) has `features` and their common bounds in place of the columns. A run file
-without a schema has a *plain* one (`plain_schema`): columns of numbers that are taken as they are.
+A file without named columns (svmlight) has `features`, their common bounds and `first_index`, 0 or 1, in place of the
+columns. A run file without a schema has a *plain* one (`plain_schema`): columns of numbers that are taken as they are.
 """
 
 import hashlib
 import json
 import math
 import re
+import sys
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -67,32 +68,32 @@ import scipy  # not its parts: they load when first used
 from numpy.typing import NDArray
 
 from sottovoce._types import Array, Matrix
+from sottovoce.bounded import read_toml
 from sottovoce.data.dialect import DIALECT, Dialect
-from sottovoce.data.load import Told, format_of, load
-from sottovoce.data.tables import Growing, unit_rows
-from sottovoce.data.values import MISSING, Columns, as_number, as_text, column_blocks, from_lists
+from sottovoce.data.layout import Layout
+from sottovoce.data.lines import read_svmlight
+from sottovoce.data.load import ReadProgress, format_of, load, read_error_text
+from sottovoce.data.policy import GUARANTEE, PREDICTION, SIMULATION, ReadPolicy
+from sottovoce.data.tables import Growing, load_table, unit_rows
+from sottovoce.data.values import MISSING, Columns, Wanted, as_number, as_text, column_blocks, from_lists
 from sottovoce.errors import DataError, SpecError
+from sottovoce.matrices import canonical, is_sparse
 
 FILE = "schema.toml"
 NONE = "none"
 REFUSE = "refuse"
 KINDS = ("number", "category", "flag", "date", "text")
-MOST = 1 << 20
+MAX_BUCKETS = 1 << 20
 """Features of one text at the most."""
 NUMBERED = ("svmlight", "npz")
 """Formats whose features have numbers and no names."""
+NO_RECORD = "is no line of 'label index:value …' with rising indices in range"
 
 
 # -- columns and label, encoded --
 
 
-MEND = "mend the record, or say in the schema what a missing value counts as"
-
-
-def refuse(wrong: NDArray[np.bool_], column: str, why: str, before: int = 0, cure: str = MEND) -> None:
-    """Name the first record that the schema has no place for; only its own site ever reads this."""
-    if np.any(wrong):
-        raise DataError(f"column '{column}' {why} in record {before + int(np.flatnonzero(wrong)[0]) + 1}; {cure}")
+CURE = "correct the record, or say in the schema what a missing value counts as"
 
 
 @dataclass(frozen=True)
@@ -123,8 +124,8 @@ class Column:
                 raise SpecError(f"schema: '{self.name}' has missing = '{self.missing}'; give a {self.kind}, '{REFUSE}'")
             return
         if self.kind == "text":
-            if not 1 <= self.buckets <= MOST:
-                raise SpecError(f"schema: column '{self.name}' needs buckets, from 1 to {MOST:,}: its features")
+            if not 1 <= self.buckets <= MAX_BUCKETS:
+                raise SpecError(f"schema: column '{self.name}' needs buckets, from 1 to {MAX_BUCKETS:,}: its features")
             if self.missing not in (NONE, REFUSE):
                 raise SpecError(f"schema: '{self.name}' has missing = '{self.missing}'; give '{NONE}' or '{REFUSE}'")
             return
@@ -145,39 +146,44 @@ class Column:
     def encode(self, columns: Columns) -> Array:
         """(records, features) with rows of norm at most 1, each from its own value alone."""
         if self.kind == "text":
-            return self._hashed(columns.texts[self.name], columns.before)
+            return self._hashed(columns)
         if self.kind in ("number", "date"):
-            if self.kind == "date":
-                values = self._days(columns.texts[self.name], columns.before)
-            else:
-                values = columns.numbers[self.name].astype(np.float64)
+            values = self._days(columns) if self.kind == "date" else columns.numbers[self.name].astype(np.float64)
             gaps = np.isnan(values)
             if self.missing == REFUSE:
-                refuse(gaps, self.name, "has no value", columns.before)
+                columns.reject(gaps, self.name, "has no value", CURE)
             filled = np.where(gaps, 0.0 if self.missing == REFUSE else float(self.missing), values)
             middle, half = 0.5 * self.low + 0.5 * self.high, 0.5 * self.high - 0.5 * self.low
             return np.clip((np.clip(filled, self.low, self.high) - middle) / half, -1.0, 1.0)[:, None]
         texts = columns.texts[self.name]
         known: NDArray[np.bool_] = np.array([value in self.categories for value in texts], dtype=bool)
         if self.missing == REFUSE:
-            refuse(~known, self.name, "has no value, or one that the schema does not list", columns.before)
+            columns.reject(~known, self.name, "has no value, or one that the schema does not list", CURE)
         filled = np.where(known, texts, self.missing)
         hot = (filled[:, None] == np.array(self.categories, dtype=object)[None, :]).astype(np.float64)
         return hot if self.kind == "category" else hot[:, 1:] - hot[:, :1]
 
-    def _days(self, texts: NDArray[np.object_], before: int) -> Array:
+    def _days(self, columns: Columns) -> Array:
         """Days since the year 1, with fractions; NaN for a missing one."""
+        texts = columns.texts[self.name]
         days = np.array([math.nan if text is None else day_of(text, self.format) for text in texts], dtype=np.float64)
-        written = f"as in {datetime(2019, 7, 31).strftime(self.format or '%Y-%m-%d')}"
-        why = f"is a date in the schema ({written}), but holds something else"
-        refuse(np.isinf(days), self.name, why, before, "mend it")
-        return days
+        none = np.isinf(days)
+        if np.any(none):
+            written = f"as in {datetime(2019, 7, 31).strftime(self.format or '%Y-%m-%d')}"
+            why = f"is a date in the schema ({written}), but holds something else"
+            if columns.policy.refuse:
+                columns.reject(none, self.name, why, "correct it")
+            columns.policy.notify_owner(
+                f"column '{self.name}' {why}, which counts as missing,", int(np.count_nonzero(none))
+            )
+        return np.where(none, math.nan, days)
 
-    def _hashed(self, texts: NDArray[np.object_], before: int) -> Array:
+    def _hashed(self, columns: Columns) -> Array:
         """Words counted in their buckets, with their signs, and brought to norm 1."""
+        texts = columns.texts[self.name]
         out = np.zeros((len(texts), self.buckets))
         if self.missing == REFUSE:
-            refuse(np.array([text is None for text in texts], dtype=bool), self.name, "has no value", before)
+            columns.reject(np.array([text is None for text in texts], dtype=bool), self.name, "has no value", CURE)
         for row, text in enumerate(texts):
             for word in _WORD.findall((text or "").casefold()):
                 bucket, sign = _place(self.name, word, self.buckets)
@@ -192,7 +198,8 @@ _WORD = re.compile(r"\w+")
 @lru_cache(maxsize=1 << 16)
 def _place(column: str, word: str, buckets: int) -> tuple[int, float]:
     """Where a word of a column is counted, and with which sign: the same for everybody, for good."""
-    drawn = int.from_bytes(hashlib.blake2b(word.encode(), key=column.encode()[:64], digest_size=8).digest(), "little")
+    letters = word.encode(errors="surrogatepass")  # half of a pair, from a database or a frame, is a letter too
+    drawn = int.from_bytes(hashlib.blake2b(letters, key=column.encode()[:64], digest_size=8).digest(), "little")
     return (drawn >> 1) % buckets, 1.0 if drawn & 1 else -1.0
 
 
@@ -240,12 +247,12 @@ class Label:
             object.__setattr__(self, "outputs", 1 if len(self.classes or ()) <= 2 else len(self.classes or ()))
         if self.classes is None and not self.low < self.high:
             raise SpecError("schema: the label needs classes = [negative, positive], or finite bounds low < high")
-        if self.classes is not None and not 2 <= len(self.classes) == len(set(self._spelled)):
+        if self.classes is not None and not 2 <= len(self.classes) == len(set(self.spelled)):
             raise SpecError("schema: the label's classes are two, [negative, positive], or more; each is named once")
 
     @cached_property
-    def _spelled(self) -> tuple[float, ...] | tuple[str, ...]:
-        """The classes as they are looked for."""
+    def spelled(self) -> tuple[float, ...] | tuple[str, ...]:
+        """The classes as they are compared: all as numbers, or all as texts."""
         classes = self.classes or ()
         numbers = [number for one in classes if (number := as_number(str(one), set())) is not None and number == number]
         return tuple(numbers) if len(numbers) == len(classes) else tuple(map(as_text, classes))
@@ -253,20 +260,31 @@ class Label:
     @property
     def is_number(self) -> bool:
         """Whether its column is read as numbers."""
-        return self.classes is None or isinstance(self._spelled[0], float)
+        return self.classes is None or isinstance(self.spelled[0], float)
 
-    def encode(self, values: NDArray[Any], before: int = 0) -> Array:
+    def encode(self, columns: Columns) -> Array:
         """Numbers within the bounds; of classes −1 and +1, or 0, 1, 2, … where a model has several outputs."""
+        values = (columns.numbers if self.is_number else columns.texts)[self.column]
         if self.classes is None:
-            refuse(np.isnan(values), self.column, "has no value", before, "give it one, or drop the record")
-            return np.clip(values, self.low, self.high)
+            gaps = np.isnan(values)
+            columns.reject(gaps, self.column, "has no value", "give it one, or drop the record")
+            return np.where(gaps, self.neutral, np.clip(values, self.low, self.high))
         number = np.full(len(values), -1.0)
-        for k, one in enumerate(self._spelled):
+        for k, one in enumerate(self.spelled):
             number[values == one] = k
         none = "is of neither class" if len(self.classes) == 2 else "is of none of the classes"
         why = f"{none} ({', '.join(map(repr, self.classes))})"
-        refuse(number < 0, self.column, why, before, "mend or drop the record")
+        columns.reject(number < 0, self.column, why, "correct or drop the record")
+        number = np.maximum(number, 0.0)
         return 2.0 * number - 1.0 if self.outputs == 1 else number
+
+    @property
+    def neutral(self) -> float:
+        """The target of a row that contributes nothing: the middle of a range, or the first class."""
+        if self.classes is not None:
+            return -1.0 if self.outputs == 1 else 0.0
+        middle = 0.5 * self.low + 0.5 * self.high
+        return middle if math.isfinite(middle) else 0.0
 
 
 # -- the whole --
@@ -274,12 +292,16 @@ class Label:
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """Records ready to train on: rows within the public bound, targets, whose each row is, and who has it."""
+    """Records ready to train on: rows within the public bound, targets, whose each row is, and who has it.
+
+    `usable` says which records count; the others are rows of zeros, which keep their places. None: all of them.
+    """
 
     X: Matrix
     y: Array
-    units: NDArray[np.object_] | None
+    user_ids: NDArray[np.object_] | None
     groups: NDArray[np.object_] | None = None
+    usable: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -290,7 +312,7 @@ class Schema:
     ----------
     label : what is predicted
     columns : the named columns, in order; empty where the records have numbered features
-    unit : the column that says whose a row is, or None where every row is somebody's own
+    unit : the column of person ids; None if every row belongs to a different person
     numbered : how many numbered features (svmlight) there are; 0 where columns have names
     low, high : the common bounds of numbered features
     row_norm : R, the public bound on a row; by default the one that the columns imply
@@ -299,6 +321,7 @@ class Schema:
     group : the column that says who owns a row, where several owners' records lie in one file
     ignored : columns that are known to be there, and are not used
     dialect : how text files are written, as far as that is agreed
+    first_index : of numbered features, the index of the first one in svmlight files, 0 or 1; None where nobody says
     """
 
     label: Label
@@ -313,6 +336,7 @@ class Schema:
     group: str | None = None
     ignored: tuple[str, ...] = ()
     dialect: Dialect = DIALECT
+    first_index: int | None = None
 
     def __post_init__(self) -> None:
         """Names once, bounds that bound, and the default of the row's."""
@@ -325,11 +349,14 @@ class Schema:
             raise SpecError("schema: give either columns, or features = … for numbered ones (svmlight)")
         if self.numbered and (self.unit or self.group):
             raise SpecError("schema: svmlight files have no columns, so no unit can be named; use CSV or Parquet")
+        if self.first_index is not None and (self.first_index not in (0, 1) or not self.numbered):
+            raise SpecError("schema: first_index is 0 or 1, and goes with numbered features (svmlight)")
         if not self.row_norm:
             object.__setattr__(self, "row_norm", self.widest)
         if self.plain:
             return
-        if self.label.classes is None and not -math.inf < self.label.low < self.label.high < math.inf:
+        ends = self.label.low, self.label.high
+        if self.label.classes is None and not (-math.inf < ends[0] < ends[1] < math.inf > ends[1] - ends[0]):
             raise SpecError("schema: the label needs classes = [negative, positive], or finite bounds low < high")
         if self.numbered and not -math.inf < self.low <= 0.0 <= self.high < math.inf:
             raise SpecError("schema: numbered features need finite bounds low ≤ 0 ≤ high, since most of them are 0")
@@ -349,6 +376,12 @@ class Schema:
     def features(self) -> tuple[str, ...] | None:
         """Names of the model's features, where they have names."""
         return None if self.numbered else tuple(name for column in self.columns for name in column.features)
+
+    @property
+    def numeric_features(self) -> tuple[int, ...]:
+        """Places of the features that are numbers or dates, each within [−1, 1]; none of numbered features."""
+        kinds = [column.kind for column in self.columns for _ in column.features]
+        return tuple(place for place, kind in enumerate(kinds) if kind in ("number", "date"))
 
     @property
     def m(self) -> int:
@@ -374,44 +407,85 @@ class Schema:
         said = asdict(self)
         del said["plain"], said["label"]["outputs"]  # no entries of a file
         del said["dialect"], said["group"], said["ignored"]  # of one file: records are the same without them
+        if self.first_index is None:
+            del said["first_index"]
         for column in said["columns"]:
             for name in [name for name in ("format", "buckets") if not column[name]]:
-                del column[name]  # version 0.1 had no dates and no words
+                del column[name]  # so that a schema without dates and words keeps its digest
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
-    def read(self, path: Path, format: str | None = None, told: Told | None = None) -> Encoded:
+    def read(
+        self, path: Path, format: str | None = None, on_read: ReadProgress | None = None, policy: ReadPolicy = GUARANTEE
+    ) -> Encoded:
         """All records of a file, encoded, some of them at a time."""
         kind = self._format(path, format)
         if kind in NUMBERED:
-            table = load(path, format=kind, n_features=self.numbered)
-            if table.y is None:
-                raise DataError(f"{path}: the file has no labels; give one that has")
-            return self.encode_numbered(table.X, table.y)
-        rows, how = Growing(), (self.missing_values, self.dialect)
+            return self._read_numbered(path, kind, policy)
+        # how many rows people have is private: it must not decide the precision of everybody's numbers
+        rows = Growing() if self.unit is None else Growing(sys.maxsize)
 
         def made(columns: Columns) -> tuple[Any, ...]:
             encoded = self.encode(columns)
-            if not columns.before:  # the first block, perhaps read again
-                rows.clear()
             rows.add(np.asarray(encoded.X))
-            return encoded.y, encoded.units, encoded.groups
+            return encoded.y, encoded.user_ids, encoded.groups, encoded.usable
 
-        parts = column_blocks(path, kind, self.numbers, self.texts, *how, made, told)
-        y, units, groups = (None if each[0] is None else np.concatenate(each) for each in zip(*parts, strict=True))
-        return Encoded(rows.whole(), np.asarray(y), units, groups)
+        wanted = Wanted(self.numbers, self.texts, self.missing_values)
+        parts = column_blocks(path, kind, wanted, self.dialect, made, on_read, policy)
+        y, user_ids, groups, usable = (
+            None if each[0] is None else np.concatenate(each) for each in zip(*parts, strict=True)
+        )
+        return Encoded(rows.whole(), np.asarray(y), user_ids, groups, usable)
 
-    def read_rows(self, path: Path, format: str | None = None) -> Matrix:
+    def read_rows(self, path: Path, format: str | None = None, policy: ReadPolicy = PREDICTION) -> Matrix:
         """The rows of a file of records to predict: no label or unit is needed."""
         kind = self._format(path, format)
         if kind in NUMBERED:
-            return self._clipped(load(path, format=kind, n_features=self.numbered, require_label=False).X)
+            X, _, broken = self._numbered_rows(path, kind, policy)
+            if policy.refuse and np.any(broken):
+                raise DataError(self._no_record(path, broken))
+            return self._clipped(X)
         numbers = [c.name for c in self.columns if c.kind == "number"]
         texts = [c.name for c in self.columns if c.kind != "number"]
-        how = (self.missing_values, self.dialect)
-        rows = Growing()
-        for part in column_blocks(path, kind, numbers, texts, *how, self.encode_features):
+        wanted, rows = Wanted(numbers, texts, self.missing_values), Growing()
+        for part in column_blocks(path, kind, wanted, self.dialect, self.encode_features, policy=policy):
             rows.add(np.asarray(part))
         return rows.whole()
+
+    def _read_numbered(self, path: Path, kind: str, policy: ReadPolicy) -> Encoded:
+        X, y, broken = self._numbered_rows(path, kind, policy)
+        if y is None:
+            raise DataError(f"{path}: the file has no labels; give one that has")
+        if np.any(broken):
+            if policy.refuse:
+                raise DataError(self._no_record(path, broken))
+            policy.notify_owner(NO_RECORD, int(np.count_nonzero(broken)))
+        return self.encode_numbered(X, y, policy, broken)
+
+    def _numbered_rows(
+        self, path: Path, kind: str, policy: ReadPolicy
+    ) -> tuple[Matrix, NDArray[Any] | None, NDArray[np.bool_]]:
+        """Rows and labels of a file without named columns, and which of its lines are no records."""
+        if kind == "svmlight" and self.first_index is not None:
+            with read_error_text(path, kind):
+                return read_svmlight(path, self.first_index, self.numbered)
+        if kind == "svmlight" and not policy.guess:
+            raise SpecError(
+                f"{path}: an svmlight file does not say whether its indices count from 0 or from 1, and records must "
+                "not decide it; give --first-index 0 or 1 (first_index in the schema or run file)"
+            )
+        if kind == "svmlight":
+            table = load(path, format=kind, n_features=self.numbered, require_label=False)
+        else:
+            table = load_table(path)
+        if table.m > self.numbered:
+            raise DataError(f"{path}: the records have {table.m} features, but the schema says {self.numbered}")
+        return table.X, table.y, np.zeros(table.n_records, dtype=bool)
+
+    def _no_record(self, path: Path, broken: NDArray[np.bool_]) -> str:
+        return (
+            f"{path}: record {int(np.flatnonzero(broken)[0]) + 1} {NO_RECORD} (it has {self.numbered} features, and "
+            f"indices count from {self.first_index}); correct the record, --features or --first-index"
+        )
 
     def _format(self, path: Path, format: str | None) -> str:
         kind = format_of(path, format)
@@ -423,17 +497,47 @@ class Schema:
 
     def encode(self, columns: Columns) -> Encoded:
         """Rows, targets and units of named columns."""
-        name = self.label.column
-        y = self.label.encode((columns.numbers if self.label.is_number else columns.texts)[name], columns.before)
-        units, groups = self._whose(self.unit, columns), self._whose(self.group, columns)
-        return Encoded(self.encode_features(columns), y, units, groups)
+        columns, user_ids = self._people(columns)
+        groups = None if self.group is None else self._owners(self.group, columns)
+        y = self.label.encode(columns)
+        return self._kept(Encoded(self.encode_features(columns), y, user_ids, groups, columns.unusable))
 
-    def _whose(self, column: str | None, columns: Columns) -> NDArray[np.object_] | None:
-        if column is None:
-            return None
-        found = columns.texts[column]
+    def _kept(self, encoded: Encoded) -> Encoded:
+        """Rows of zeros with a neutral target where a record is unusable, which `encoded` says in place of usable."""
+        unusable = encoded.usable
+        assert unusable is not None
+        X, y = encoded.X, encoded.y
+        if np.any(unusable):
+            y = np.where(unusable, self.label.neutral, y)
+            X = _without(X, unusable)
+        return Encoded(X, y, encoded.user_ids, encoded.groups, ~unusable)
+
+    def _people(self, columns: Columns) -> tuple[Columns, NDArray[np.object_] | None]:
+        """Return records and the person id of each; leave out records without an id.
+
+        Such a record does not count as a person: else one broken line would change the public number of people.
+        """
+        if self.unit is None:
+            return columns, None
+        found = columns.texts[self.unit]
         nobody: NDArray[np.bool_] = np.array([value is None for value in found], dtype=bool)
-        refuse(nobody, column, "has no value", columns.before, "say whose the record is")
+        if not np.any(nobody):
+            return columns, found
+        if columns.policy.refuse:
+            columns.reject(nobody, self.unit, "has no value", "say whose the record is")
+        columns.policy.notify_owner(f"column '{self.unit}' has no value: left out", int(np.count_nonzero(nobody)))
+        return columns.only(~nobody), found[~nobody]
+
+    @staticmethod
+    def _owners(column: str, columns: Columns) -> NDArray[np.object_]:
+        """The owner of each record, who is public: a record without one is refused with a guarantee too."""
+        found = columns.texts[column]
+        nobody = np.flatnonzero([value is None for value in found])
+        if nobody.size:
+            raise DataError(
+                f"column '{column}' names the owner of every record, which is public, but some lines have none that "
+                "can be read; give every record its owner"
+            )
         return found
 
     def encode_features(self, columns: Columns) -> Matrix:
@@ -443,29 +547,63 @@ class Schema:
         each = {column.name: columns.numbers[column.name] for column in self.columns}
         X = np.empty((columns.records, len(each)), dtype=np.result_type(*each.values()))
         for j, (name, values) in enumerate(each.items()):
-            refuse(np.isnan(values), name, "has no value", columns.before, "fill it in, or drop the record")
-            X[:, j] = values
+            gaps = np.isnan(values)
+            columns.reject(gaps, name, "has no value", "fill it in, or drop the record")
+            X[:, j] = np.where(gaps, 0.0, values) if np.any(gaps) else values
         return self._bounded(X)
 
-    def encode_numbered(self, X: Matrix, y: NDArray[Any]) -> Encoded:
+    def encode_numbered(
+        self,
+        X: Matrix,
+        y: NDArray[Any],
+        policy: ReadPolicy = SIMULATION,
+        broken: NDArray[np.bool_] | None = None,
+    ) -> Encoded:
         """The same for numbered features: clipped to the common bounds; zeros stay zeros."""
-        name = self.label.column or "label"
-        kinds = ([name], []) if self.label.is_number else ([], [name])
-        columns = from_lists({name: y.tolist()}, "the records", *kinds)
-        y = self.label.encode((columns.numbers if self.label.is_number else columns.texts)[name])
-        return Encoded(self._clipped(X), y, None)
+        named = replace(self.label, column=self.label.column or "label")
+        kinds = ([named.column], []) if named.is_number else ([], [named.column])
+        columns = from_lists({named.column: y.tolist()}, "the records", *kinds, policy=policy)
+        assert columns.unusable is not None
+        if broken is not None:
+            columns.unusable[broken] = True
+        targets = named.encode(columns)
+        return self._kept(Encoded(self._clipped(X), targets, None, None, columns.unusable))
 
     def _clipped(self, X: Matrix) -> Matrix:
         if X.shape[1] > self.numbered:
             raise DataError(f"the records have {X.shape[1]} features, but the schema says {self.numbered}")
+        X = canonical(X)
         if self.plain:
-            return self._bounded(X)
+            if X.shape[1] < self.numbered and is_sparse(X):
+                X = scipy.sparse.csr_array(X, shape=(X.shape[0], self.numbered))
+            return self._bounded(_finite(X))
         clipped = scipy.sparse.csr_array(X, shape=(X.shape[0], self.numbered), copy=True)
-        clipped.data = np.clip(clipped.data, self.low, self.high)
+        clipped.data = np.clip(np.nan_to_num(clipped.data, nan=0.0, posinf=np.inf, neginf=-np.inf), self.low, self.high)
         return self._bounded(clipped)
 
     def _bounded(self, X: Matrix, own: bool = False) -> Matrix:
         return unit_rows(X, self.row_norm, own) if self.row_norm < self.widest else X
+
+
+def _without(X: Matrix, rows: NDArray[np.bool_]) -> Matrix:
+    """The same with rows of zeros in these places."""
+    if is_sparse(X):
+        counts = np.diff(X.indptr)
+        kept = np.repeat(~rows, counts)
+        indptr = np.concatenate([[0], np.cumsum(np.where(rows, 0, counts))]).astype(X.indptr.dtype)
+        return scipy.sparse.csr_array((X.data[kept], X.indices[kept], indptr), shape=X.shape)
+    X[rows] = 0.0
+    return X
+
+
+def _finite(X: Matrix) -> Matrix:
+    """The same with 0 for values that are no finite numbers, each by itself."""
+    values = X.data if is_sparse(X) else X
+    if not np.all(np.isfinite(values)):
+        X = X.copy()
+        values = X.data if is_sparse(X) else X
+        values[~np.isfinite(values)] = 0.0
+    return X
 
 
 def plain_schema(
@@ -475,6 +613,7 @@ def plain_schema(
     unit: str | None = None,
     row_norm: float = math.inf,
     outputs: int = 0,
+    **more: Any,
 ) -> Schema:
     """Columns of numbers that are taken as they are; rows over `row_norm`, if it is given, are scaled down to it.
 
@@ -489,17 +628,71 @@ def plain_schema(
     columns = () if isinstance(features, int) else tuple(Column(name, "number") for name in features)
     bounds = {} if classes is not None else {"low": -math.inf, "high": math.inf}
     what = Label(label, None if classes is None else tuple(classes), outputs=outputs, **bounds)
-    return Schema(what, columns, unit, numbered, row_norm=row_norm, plain=True)
+    return Schema(what, columns, unit, numbered, row_norm=row_norm, plain=True, **more)
+
+
+def plain_columns(
+    names: Sequence[str],
+    label: Label,
+    layout: Layout,
+    source: str,
+    only: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+) -> Schema:
+    """Clean numbers by a file's header: the label, the owner and the person by the layout, features all the others.
+
+    Parameters
+    ----------
+    names : of the file's columns, in order
+    label : what is predicted; its column is the layout's or, without one, the one called label, y, target or class
+    layout : which columns are what
+    source : of the names, for messages
+    only : the features to take, in this order; None for all
+    drop : columns to leave alone
+
+    Examples
+    --------
+    >>> schema = plain_columns(["age", "ward", "y"], Label("", ("0", "1")), Layout(group="ward"), "patients.csv")
+    >>> schema.features, schema.label.column, schema.group
+    (('age',), 'y', 'ward')
+    """
+    from sottovoce.data.columns import check_names, label_of, listed  # here: Arrow's parts are slow to load
+
+    check_names([*names], source)
+    roles = {"--group": layout.group, "--user-id": layout.unit}
+    if layout.label is not None and layout.label in roles.values():
+        raise SpecError(f"the label and the group cannot both be the column '{layout.label}'; name two columns")
+    named = {option: [name] for option, name in roles.items() if name} | {
+        "--drop": [*drop],
+        "--columns": [*(only or ())],
+    }
+    for option, columns in named.items():
+        lost = [name for name in columns if name not in names]
+        if lost:
+            raise DataError(f"{source}: there is no column '{lost[0]}'; name with {option} some of {listed([*names])}")
+    target = label_of([*names], source, layout.label, layout.group, True)
+    used = {target, layout.group, layout.unit, *drop}
+    features = [name for name in (names if only is None else only) if name not in used]
+    if not features:
+        raise DataError(f"{source}: there are no columns besides the label and the owner; add at least one feature")
+    return Schema(
+        replace(label, column=str(target)),
+        tuple(Column(name, "number") for name in features),
+        layout.unit,
+        plain=True,
+        group=layout.group,
+        dialect=layout.dialect,
+    )
 
 
 def read_schema(path: str | Path) -> Schema:
     """Read a schema.toml."""
     try:
-        data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        data = read_toml(path)
     except OSError:
         raise SpecError(f"{path}: there is no readable schema there; check the path") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: this is no TOML ({error}); mend it") from None
+        raise SpecError(f"{path}: not valid TOML ({error}); fix it") from None
     return schema_of(data)
 
 
@@ -516,6 +709,9 @@ def schema_of(data: dict[str, Any]) -> Schema:
         rest = _floats(dict(data)) | ({"row_norm": float(data["row_norm"])} if "row_norm" in data else {})
         label = _floats(dict(rest.pop("label")))
         classes = label.pop("classes", None)
+        first = rest.pop("first_index", None)
+        if type(first) not in (int, type(None)):
+            raise TypeError("first_index is 0 or 1")
         columns = tuple(_column(name, dict(table)) for name, table in rest.pop("columns", {}).items())
         dialect = Dialect(**rest.pop("dialect", {}))
         if "plain" in rest or "outputs" in label:
@@ -527,6 +723,7 @@ def schema_of(data: dict[str, Any]) -> Schema:
             missing_values=tuple(rest.pop("missing_values", MISSING)),
             ignored=tuple(rest.pop("ignored", ())),
             dialect=dialect,
+            first_index=first,
             **rest,
         )
     except KeyError as error:

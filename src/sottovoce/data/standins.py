@@ -1,13 +1,13 @@
-"""Stand-ins for the paper's two data sets, of their sizes and like them in what matters to a linear learner.
+"""Stand-ins for the paper's two data sets, of their sizes and similar to them for a linear learner.
 
-*epsilon* (400,000 × 2,000, dense) and *rcv1* (677,399 × 47,236, sparse) are too large to come along. The generators
-here make records of the same shape, spectrum, sparsity and difficulty out of a seed. The laws were fitted to pieces
-of the real files by `benchmarks/fit_standins.py`, which also prints how far stand-in and original differ; what the
-fit left behind are the few numbers typed below.
+*epsilon* (400,000 × 2,000, dense) and *rcv1* (677,399 × 47,236, sparse) are too large to ship. The generators here
+make records of the same shape, spectrum, sparsity and difficulty from a seed. `benchmarks/fit_standins.py` fitted the
+distributions to parts of the real files, and prints how far stand-in and original differ; the constants below are its
+results.
 
-Records come in blocks, and block k is made from (seed, k) alone. So the first records are the same however many are
-asked for, several processors can make them, and beside the result only a block of each lies in memory. The same seed
-gives the same records: bit for bit on one machine, up to rounding on another (linear algebra rounds as it likes).
+Records come in blocks, and block k is made from (seed, k) alone. So the first records do not depend on the total
+number, several processors can make them, and each needs memory for one block only. The same seed gives the same
+records: bit for bit on one machine, up to rounding of the linear algebra on another.
 """
 
 import os
@@ -27,7 +27,7 @@ from sottovoce.data.tables import Table
 from sottovoce.errors import SpecError
 
 Made = Callable[[int, int], None]
-"""Told the number of records made so far, and of all."""
+"""Called with the number of records made so far, and with their total."""
 
 MODEL, TRAIN, TEST = 0, 1, 2  # the streams under a seed: the law, its records, its held-out records
 
@@ -49,7 +49,7 @@ LOADING_LIMIT = 1.943  # a feature's own noise has variance 1 − (loading / lim
 # Shares of the weak directions in what the strong one leaves: estimates less a sixth, for the spectrum of 200 rows
 WEAK = (0.0155, 0.0142, 0.0108, 0.0096, 0.0080)
 CARRIERS = 0.18  # share of the features in which the classes differ (kurtosis 16 of the whitened differences)
-EPSILON_ACCURACY = 0.90  # of the best linear classifier: given, not fitted, the pieces are too small to tell
+EPSILON_ACCURACY = 0.90  # of the best linear classifier: given, not fitted, the pieces are too small to show
 
 
 class _Epsilon(NamedTuple):
@@ -57,7 +57,7 @@ class _Epsilon(NamedTuple):
 
     directions: NDArray[np.float32]  # (6, m): the strong one and the weak ones
     spread: NDArray[np.float32]  # (m,) standard deviation of each feature's own noise
-    shift: NDArray[np.float32]  # (m,) half the difference of the classes' centres
+    shift: NDArray[np.float32]  # (m,) half the difference of the classes' centers
 
 
 def epsilon_like(
@@ -159,7 +159,7 @@ COUNTS = (0.902, 0.0604, 0.0137, 0.0101, 0.0059, 0.0021, 0.0025, 0.0010, 0.0008,
 RAREST = np.log(23_149)  # the rarest word stands in one of the documents by which rarity was counted
 # Found by search, for the real file's learning curve, spectrum and difference of the classes' words:
 TOPICS = 96  # in pairs of one of either class and of one size
-LARGEST = 2.0  # pair i has a chance ∝ 1 / (LARGEST + i)
+RANK_OFFSET = 2.0  # pair i has a chance ∝ 1 / (RANK_OFFSET + i)
 TILT_AT, TILT = (1, 50, 1000), (1.4, 1.6, 2.1)  # deviation of ln(chance) between topics, at these ranks
 SHARP = (1.6, 0.6)  # the same times this, from the most frequent topic to the rarest
 SIDES = (0.1, 0.1, 0.1)  # and between the classes
@@ -232,7 +232,7 @@ def _rcv1(m: int, seed: int) -> _Rcv1:
     rng = _generator(seed, MODEL, 0)
     ranks = np.arange(1, m + 1)
     expected, share = (np.exp(np.interp(np.log(ranks), np.log(RANKS), np.log(at))) for at in (EXPECTED, SHARE))
-    topics = 1.0 / (LARGEST + np.arange(TOPICS) // 2)
+    topics = 1.0 / (RANK_OFFSET + np.arange(TOPICS) // 2)
     topics /= np.sum(topics)
     tilt, side = (np.interp(np.log(ranks), np.log(TILT_AT), at) for at in (TILT, SIDES))
     joint = rng.standard_normal((m, TOPICS))
@@ -290,7 +290,7 @@ Block = TypeVar("Block")
 def _side_by_side(
     make: Callable[[int, int, int], Block], n_records: int, size: int
 ) -> Iterator[tuple[int, int, Block]]:
-    """(start, stop, block) one after the other, made by all processors: NumPy lets threads draw and sort together."""
+    """Yield (start, stop, block) in order, made by all processors: NumPy lets threads draw and sort in parallel."""
     spans = [(k, start, min(start + size, n_records)) for k, start in enumerate(range(0, n_records, size))]
     cores = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, len(spans))
     if cores == 1:

@@ -6,11 +6,11 @@ import scipy  # not its parts: they load when first used
 from sottovoce._types import Array, Matrix
 from sottovoce.data.tables import Table, unit_rows
 from sottovoce.errors import SpecError
-from sottovoce.rows import row_norms
+from sottovoce.matrices import row_norms
 
 
 def two_gaussians(n_records: int, m: int, separation: float = 2.0, seed: int = 0) -> Table:
-    """Two round Gaussian clouds, ±1, whose centres lie `separation` standard deviations apart; rows of unit norm.
+    """Two round Gaussian clouds, ±1, whose centers lie `separation` standard deviations apart; rows of unit norm.
 
     The clouds overlap: the best linear classifier errs on Φ(−separation/2) of the records, 16 % at 2 (scaling a
     row to unit norm does not change the side that it lies on).

@@ -14,12 +14,15 @@ import numpy as np
 import scipy  # not its parts: they load when first used
 from numpy.typing import NDArray
 
+from sottovoce._renamed import old_arguments, old_attributes
 from sottovoce._types import Matrix
 from sottovoce.errors import DataError, SpecError
-from sottovoce.rows import is_sparse, row_norms
-from sottovoce.within import check_file
+from sottovoce.limits import check_file
+from sottovoce.matrices import is_sparse, row_norms
 
 
+@old_arguments
+@old_attributes
 @dataclass(frozen=True, eq=False)
 class Table:
     """Records as they were read, before anything is learnt from them.
@@ -31,7 +34,7 @@ class Table:
     groups : the owner of every record, as text, or None
     features : the columns' names, or None where the format has none (svmlight)
     name : where the records come from, for messages and reports
-    units : whose life every record is part of, as text, or None
+    user_ids : the person id of every record as text, or None
 
     Examples
     --------
@@ -45,7 +48,7 @@ class Table:
     groups: NDArray[np.str_] | None
     features: tuple[str, ...] | None
     name: str
-    units: NDArray[np.str_] | None = None
+    user_ids: NDArray[np.str_] | None = None
 
     @property
     def n_records(self) -> int:
@@ -89,7 +92,8 @@ class Growing:
         if self._rows.size + block.size > self._large:
             kind = np.dtype(np.float32)
         if kind != self._rows.dtype:
-            self._rows = self._rows.astype(kind)
+            self._rows = _as_kind(self._rows, kind)
+        block = _as_kind(block, kind)
         self._rows.resize((before + len(block), *block.shape[1:]), refcheck=False)
         self._rows[before:] = block
 
@@ -104,11 +108,25 @@ class Growing:
         return whole
 
 
+def _as_kind(values: NDArray[Any], kind: Any) -> NDArray[Any]:
+    """The same in another precision; what is beyond its range ends at its largest number, since no number is refused.
+
+    Examples
+    --------
+    >>> _as_kind(np.array([1e308, -1.0]), np.dtype(np.float32)).tolist()
+    [3.4028234663852886e+38, -1.0]
+    """
+    if kind != np.float32 or values.dtype == kind:
+        return values.astype(kind, copy=False)
+    ends = np.finfo(np.float32)
+    return np.clip(values, float(ends.min), float(ends.max)).astype(kind)
+
+
 def unit_rows(X: Matrix, bound: float = 1.0, own: bool = False) -> Matrix:
     """Scale every row whose norm is over the bound down to the bound, and leave the others as they are, bit for bit.
 
     Each record is scaled by itself alone, so this leaks nothing; dividing by the largest norm of the data, or by a
-    column's standard deviation, would tell of everybody's records. Rows end a rounding error below the bound, so
+    column's standard deviation, would reveal everybody's records. Rows end a rounding error below the bound, so
     that their norm does not pass it in whatever order it is summed up.
 
     Parameters
@@ -217,7 +235,7 @@ def save_table(table: Table, path: str | os.PathLike[str]) -> Path:
 
 
 def load_table(path: str | os.PathLike[str]) -> Table:
-    """Read a table that `save_table` wrote; anything else is refused in one sentence, and no code in it is run."""
+    """Read a table that `save_table` wrote; refuse any other file with a one-line error, and run no code in it."""
     path = Path(path)
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:

@@ -1,38 +1,80 @@
-"""Values read one by one: named columns of a source, as the public schema says that they are, and nothing guessed.
+"""Values read one by one: named columns of a source, as the public schema describes them, with nothing inferred.
 
-A reader that guesses (is this column of numbers, is '007' a 7?) looks at everybody's records to decide how each is
-read. Here every value is read by itself: a number or nothing, a text or nothing.
+A reader that infers types (is this column numeric, is '007' a 7?) reads everybody's records to decide how to read
+each. Here every value is read by itself: a number or nothing, a text or nothing. What a record without a usable value
+becomes, an error or a row that contributes nothing, is the policy's choice (`policy`).
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sottovoce.data.dialect import DIALECT, Dialect
-from sottovoce.data.load import Told, arrow_blocks, one_sentence
+from sottovoce._types import Array
+from sottovoce.data.dialect import DIALECT, Dialect, settled
+from sottovoce.data.lines import BROKEN_LINE, cell_blocks, check_encoding
+from sottovoce.data.load import ReadProgress, arrow_blocks, read_error_text
+from sottovoce.data.policy import GUARANTEE, SIMULATION, ReadPolicy
 from sottovoce.errors import DataError
 
 Made = TypeVar("Made")
 MISSING = ("", "NA", "NaN", "nan", "null", "NULL", "None")
 """What counts as no value in a text file, unless the schema lists its own."""
+NO_NUMBER = "is a number in the schema, but holds something else"
+CORRECT = "correct the record or the schema (missing_values are what stands for an empty cell)"
+PLAIN_NUMBER = r"^-?[0-9]{1,30}(MARK[0-9]{1,30})?([eE][-+]?[0-9]{1,2})?$"
+"""What Arrow and Python read as the same float."""
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Some columns of a source: numbers with NaN for a missing one, texts with None for a missing one."""
+    """Some columns of a source: numbers with NaN for a missing one, texts with None for a missing one.
+
+    Attributes
+    ----------
+    before : how many records of the source came before these
+    policy : what a record becomes that cannot be used
+    unusable : which records contribute nothing
+    """
 
     numbers: Mapping[str, NDArray[Any]]
     texts: Mapping[str, NDArray[np.object_]]
     records: int
     before: int = 0
-    """How many records of the source came before these."""
+    policy: ReadPolicy = SIMULATION
+    unusable: NDArray[np.bool_] | None = None
+
+    def __post_init__(self) -> None:
+        if self.unusable is None:
+            object.__setattr__(self, "unusable", np.zeros(self.records, dtype=bool))
+
+    def only(self, rows: NDArray[np.bool_]) -> "Columns":
+        """Some of the records."""
+        assert self.unusable is not None
+        numbers, texts = ({name: v[rows] for name, v in each.items()} for each in (self.numbers, self.texts))
+        return replace(
+            self, numbers=numbers, texts=texts, records=int(np.count_nonzero(rows)), unusable=self.unusable[rows]
+        )
+
+    def reject(self, wrong: NDArray[np.bool_], column: str, why: str, cure: str) -> None:
+        """Refuse records, naming the first; or keep them without any contribution."""
+        assert self.unusable is not None
+        new = wrong & ~self.unusable
+        if not np.any(new):
+            return
+        if self.policy.refuse:
+            raise DataError(
+                f"column '{column}' {why} in record {self.before + int(np.flatnonzero(new)[0]) + 1}; {cure}"
+            )
+        self.unusable[new] = True
+        self.policy.notify_owner(f"column '{column}' {why}", int(np.count_nonzero(new)))
 
 
 def read_columns(
@@ -42,6 +84,7 @@ def read_columns(
     texts: Sequence[str],
     missing: Sequence[str] = MISSING,
     dialect: Dialect = DIALECT,
+    policy: ReadPolicy = GUARANTEE,
 ) -> Columns:
     r"""Read the named columns of a CSV, TSV or Parquet file; all others are left alone.
 
@@ -55,58 +98,73 @@ def read_columns(
     >>> columns.numbers["age"], columns.texts["school"].tolist()
     (array([ 9., nan]), ['007', 'north'])
     """
-    parts = list(column_blocks(path, format, numbers, texts, missing, dialect, lambda columns: columns))
+    wanted = Wanted(numbers, texts, missing)
+    parts = list(column_blocks(path, format, wanted, dialect, lambda columns: columns, policy=policy))
     if len(parts) == 1:
         return parts[0]
     return Columns(
         {column: np.concatenate([part.numbers[column] for part in parts]) for column in numbers},
         {column: np.concatenate([part.texts[column] for part in parts]) for column in texts},
         sum(part.records for part in parts),
+        policy=policy,
+        unusable=np.concatenate([np.asarray(part.unusable) for part in parts]),
     )
+
+
+class Wanted(NamedTuple):
+    """The columns to read, and texts that count as no value."""
+
+    numbers: Sequence[str]
+    texts: Sequence[str]
+    missing: Sequence[str] = MISSING
 
 
 def column_blocks(
     path: Path,
     format: str,
-    numbers: Sequence[str],
-    texts: Sequence[str],
-    missing: Sequence[str],
+    wanted: Wanted,
     dialect: Dialect,
     made: Callable[[Columns], Made],
-    told: Told | None = None,
+    on_read: ReadProgress | None = None,
+    policy: ReadPolicy = GUARANTEE,
 ) -> list[Made]:
-    """What is made of the columns of a file, some records at a time.
-
-    Where a number is none to Arrow, numbers are read as texts, to be looked at one by one.
-    """
-
-    def read(kind: Any) -> list[Made]:
-        found: list[Made] = []
-        before = 0
-        for block in arrow_blocks(
-            path,
-            format,
-            dialect,
-            {**dict.fromkeys(numbers, kind), **dict.fromkeys(texts, pa.string())},
-            include_columns=[*numbers, *texts],
-            null_values=list(missing),
-            strings_can_be_null=True,
-        ):
-            columns = {str(name): block.column(i) for i, name in enumerate(block.column_names)}
-            part = from_lists(columns, str(path), numbers, texts, missing, before)
-            found.append(made(replace(part, records=block.num_rows)))
-            before += block.num_rows
-            if told is not None:
-                told(before)
-        return found
-
-    with one_sentence(path, format):
+    """What is made of the columns of a file, some records at a time."""
+    results: list[Made] = []
+    before = 0
+    with read_error_text(path, format):
+        if path.is_dir():
+            raise IsADirectoryError
         try:
-            return read(pa.float64())
+            for columns, broken, mark in _file_blocks(path, format, [*wanted.numbers, *wanted.texts], dialect, policy):
+                part = _typed(columns, str(path), wanted, policy, before, broken, mark)
+                results.append(made(part))
+                before += part.records
+                if on_read is not None:
+                    on_read(before)
         except KeyError as error:
-            raise DataError(f"{path}: the schema names a column that is not there ({error.args[0]}); add it") from None
-        except pa.ArrowInvalid:
-            return read(pa.string())
+            raise DataError(
+                f"{path}: there is no column {error.args[0]!r} in the file, as it is read; correct the name, or say "
+                "how the file is written (--separator, --encoding, or [dialect] in the schema)"
+            ) from None
+        if not before:
+            raise DataError(
+                f"{path}: the file holds no records, only the names of its columns; add at least one record"
+            )
+    return results
+
+
+def _file_blocks(
+    path: Path, format: str, wanted: Sequence[str], dialect: Dialect, policy: ReadPolicy
+) -> Iterator[tuple[dict[str, Any], NDArray[np.bool_] | None, str]]:
+    """Columns of values or of cells, which records are broken, and the decimal mark of cells."""
+    if format == "parquet":
+        for table in arrow_blocks(path, format, dialect, {}, include_columns=list(dict.fromkeys(wanted))):
+            yield {str(name): table.column(i) for i, name in enumerate(table.column_names)}, None, "."
+        return
+    dialect = settled(path, format, dialect, policy)
+    check_encoding(dialect)
+    for block in cell_blocks(path, list(dict.fromkeys(wanted)), dialect):
+        yield block.cells, block.broken, dialect.decimal or "."
 
 
 def from_lists(
@@ -115,61 +173,145 @@ def from_lists(
     numbers: Sequence[str],
     texts: Sequence[str],
     missing: Sequence[str] = MISSING,
-    before: int = 0,
+    policy: ReadPolicy = SIMULATION,
 ) -> Columns:
     """Type columns of plain values, such as a database gives them, or of Arrow's.
+
+    Parameters
+    ----------
+    values : columns by name
+    name : of the source, for messages
+    numbers, texts : which of them are read as what
+    missing : texts that count as no value
+    policy : what a record becomes that cannot be used
 
     Examples
     --------
     >>> from_lists({"age": [9, None], "well": [True, 0]}, "query", ["age"], ["well"]).texts["well"].tolist()
     ['true', '0']
     """
+    return _typed(values, name, Wanted(numbers, texts, missing), policy)
+
+
+def _typed(
+    values: Mapping[str, Any],
+    name: str,
+    wanted: Wanted,
+    policy: ReadPolicy,
+    before: int = 0,
+    broken: NDArray[np.bool_] | None = None,
+    decimal: str = ".",
+) -> Columns:
+    """The same after so many records; `broken` ones have no values at all, `decimal` is the mark before decimals."""
+    numbers, texts = wanted.numbers, wanted.texts
     lost = [column for column in [*numbers, *texts] if column not in values]
     if lost:
         there = ", ".join(map(repr, list(values)[:12]))
         raise DataError(f"{name}: the schema names column '{lost[0]}', which is not there; there are {there}")
-    gone = set(missing)
-    return Columns(
-        {column: _numbers(values[column], column, name, gone, before) for column in numbers},
+    gone = set(wanted.missing)
+    found: dict[str, NDArray[Any]] = {}
+    strange: dict[str, NDArray[np.bool_]] = {}
+    for column in numbers:
+        found[column], strange[column] = _numbers(values[column], gone, decimal)
+    columns = Columns(
+        found,
         {column: _texts(_listed(values[column]), gone) for column in texts},
         len(next(iter(values.values()), ())),
         before,
+        policy,
     )
+    if broken is not None and np.any(broken):
+        if policy.refuse:
+            raise DataError(
+                f"{name}: record {before + int(np.flatnonzero(broken)[0]) + 1} {BROKEN_LINE}; write each record on "
+                "one line with as many fields as the header"
+            )
+        columns.unusable[broken] = True  # type: ignore[index]
+        policy.notify_owner(f"a line {BROKEN_LINE}", int(np.count_nonzero(broken)))
+    for column, wrong in strange.items():
+        if policy.refuse and np.any(wrong):
+            first = before + int(np.flatnonzero(wrong)[0]) + 1
+            raise DataError(f"{name}: column '{column}' {NO_NUMBER} in record {first}; {CORRECT}")
+        policy.notify_owner(f"column '{column}' {NO_NUMBER}, which counts as missing,", int(np.count_nonzero(wrong)))
+    return columns
 
 
 def _listed(values: Any) -> Sequence[Any]:
-    listed: Sequence[Any] = values.to_pylist() if isinstance(values, pa.ChunkedArray) else values
+    if not isinstance(values, pa.Array | pa.ChunkedArray):
+        listed: Sequence[Any] = values
+        return listed
+    try:
+        listed = values.to_pylist()
+    except (ValueError, OverflowError, pa.ArrowException):  # some value is none of Python's, as a date of the year 0
+        listed = [_value(scalar) for scalar in values]
     return listed
 
 
-def _numbers(values: Any, column: str, name: str, missing: set[str], before: int = 0) -> NDArray[Any]:
-    found = _stored(values) if isinstance(values, pa.ChunkedArray) else None
-    if found is not None and not np.any(np.isinf(found)):
-        return found
-    out = np.array([as_number(value, missing) for value in _listed(values)], dtype=object)
-    wrong = [place for place, value in enumerate(out) if value is None]
-    if wrong:
-        raise DataError(
-            f"{name}: column '{column}' is a number in the schema, but record {before + wrong[0] + 1} holds "
-            "something else; mend the record, or correct the schema (missing_values are what stands for an empty cell)"
-        )
-    return out.astype(np.float64)
+def _value(scalar: Any) -> Any:
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError, pa.ArrowException):
+        return None
+
+
+def _numbers(values: Any, missing: set[str], decimal: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Numbers, NaN where there is none; and which values are neither a finite number nor missing."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+        found = _stored(values)
+        if found is not None:
+            infinite = np.isinf(found)
+            return (np.where(infinite, np.nan, found).astype(found.dtype) if np.any(infinite) else found), infinite
+        if pa.types.is_string(values.type):
+            with suppress(pa.ArrowInvalid):  # a Parquet file may hold bytes that are no letters
+                return _written(values, missing, decimal)
+    return _one_by_one(_listed(values), missing, decimal)
+
+
+def _one_by_one(values: Iterable[Any], missing: set[str], decimal: str) -> tuple[Array, NDArray[np.bool_]]:
+    each = [as_number(value, missing, decimal) for value in values]
+    wrong: NDArray[np.bool_] = np.array([number is None for number in each], dtype=bool)
+    return np.array([math.nan if number is None else number for number in each], dtype=np.float64), wrong
+
+
+def _written(cells: Any, missing: set[str], decimal: str) -> tuple[Array, NDArray[np.bool_]]:
+    """The same of texts: plain numbers by Arrow, all at once; the others one by one, to the same result."""
+    import pyarrow.compute as pc  # here: slow to load
+
+    plain = pc.match_substring_regex(cells, PLAIN_NUMBER.replace("MARK", rf"\{decimal}"))
+    plain = pc.and_(plain, pc.invert(pc.is_in(cells, value_set=pa.array(sorted(missing), pa.string()))))
+    simple: NDArray[np.bool_] = np.asarray(pc.fill_null(plain, False).to_numpy(zero_copy_only=False), dtype=bool)
+    numbers, wrong = np.full(len(cells), np.nan), np.zeros(len(cells), dtype=bool)
+    texts = cells.filter(pa.array(simple))
+    texts = pc.replace_substring(texts, ",", ".") if decimal == "," else texts
+    numbers[simple] = texts.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    rest = np.flatnonzero(~simple)
+    if rest.size:
+        numbers[rest], wrong[rest] = _one_by_one(cells.take(pa.array(rest)).to_pylist(), missing, decimal)
+    return numbers, wrong
 
 
 def _stored(values: Any) -> NDArray[Any] | None:
     """Numbers that a file stores as such, NaN for a missing one; None for any other type."""
     kind = values.type
     if pa.types.is_floating(kind):
-        return np.asarray(values.to_numpy(), dtype=np.float32 if pa.types.is_float32(kind) else np.float64)
+        single = np.float32 if pa.types.is_float32(kind) else np.float64
+        return np.asarray(values.to_numpy(zero_copy_only=False), dtype=single)
     if pa.types.is_integer(kind):
-        return np.asarray(values.cast(pa.float64(), safe=False).to_numpy())
+        return np.asarray(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
     return None
 
 
-def as_number(value: Any, missing: set[str]) -> float | None:
+def as_number(value: Any, missing: set[str], decimal: str = ".") -> float | None:
     """NaN where there is no value, None where there is one that is no finite number."""
-    if value is None or (isinstance(value, str) and value.strip() in missing):
+    if value is None:
         return math.nan
+    if isinstance(value, str):
+        value = value.strip()
+        if value in missing:
+            return math.nan
+        if decimal != ".":
+            value = "no number" if "." in value else value.replace(decimal, ".")
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -178,9 +320,17 @@ def as_number(value: Any, missing: set[str]) -> float | None:
 
 
 def _texts(values: Iterable[Any], missing: set[str]) -> NDArray[np.object_]:
-    out = np.array([None if value is None else as_text(value) for value in values] + [None], dtype=object)[:-1]
+    out = np.array([None if value is None else _text(value) for value in values] + [None], dtype=object)[:-1]
     out[[value in missing for value in out]] = None
     return out
+
+
+def _text(value: Any) -> str | None:
+    """The text of a value; None where it has none, such as a number of more digits than Python writes."""
+    try:
+        return as_text(value)
+    except (ValueError, ArithmeticError):
+        return None
 
 
 def as_text(value: Any) -> str:
@@ -194,7 +344,7 @@ def as_text(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
-        return str(int(value))  # all of its digits: it may be somebody's number
+        return str(int(value))  # all of its digits: it may be someone's number
     if isinstance(value, float | np.floating | Decimal):
         value = float(value)
         return "" if math.isnan(value) else str(int(value)) if value.is_integer() else repr(value)

@@ -1,55 +1,63 @@
-"""The compiled engine: the same trajectories as the reference, at the speed of the machine; and many runs at once.
+"""The compiled engine: the reference's trajectories by native loops, and many runs at once.
 
-Jobs are laid out as the flat arrays of the kernel, once, and live as long as the jobs do: a run is cut into many calls.
-Data is handed over where it lies, unless it was dealt out to nodes at random and is read many times: then rows are
-copied once, node after node, because a row that memory has to be asked for takes five times as long. Columns of sparse
-rows are numbered anew in two bytes, where those are enough.
+Jobs are laid out as flat arrays once, and live as long as the jobs do: a run is cut into many calls. Data is read where
+it lies, unless it was partitioned at random and is read many times: then rows are copied once, node after node, because
+a row that memory has to be requested takes five times as long. Columns of sparse rows are numbered anew in two bytes,
+where those are enough.
 
-Where the job's draws are the run's own `Draws`, with Gaussian noise, the kernel makes records and noise from the
-counters itself (noise in float32, 3e-7 relative from the reference's); any other `Randomness` is asked for a block of
-rounds at a time and injected, and then trajectories agree to rounding.
+Where the job's draws are the run's own `Draws`, with Gaussian noise, the loops make records and noise from the counters
+themselves (noise in float32, 3e-7 relative from the reference's); any other `Randomness` draws a block of rounds at a
+time, and then trajectories agree to rounding.
 
 Noise that all nodes share with all is made from its counters too, two normals a coordinate, at the addresses and with
 the joint law that the reference has. Where a round ends with the mean of all messages, it is not made at all: it is
 gone from that mean, so that the trajectory is the same to rounding, and a simulation keeps nothing else of a message.
 
-Rounds of large batches are gone through by all processors together (`kernel/crew.py`), without a number that comes out
-being changed by how many there are.
+All processors share rounds of large batches; no number that comes out depends on how many there are.
 
 Runs that share data, schedule and streams and differ in numbers only (σ, the weights of h, step sizes, clip) can be
-stacked: `run_many` draws records and unit noise once for all of them, which is cheaper, and compares like with like.
+stacked: `run_many` draws records and noise term once for all of them, which is cheaper, and compares like with like.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce import rows
+from sottovoce import _native, matrices
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import State, prefix_sums
 from sottovoce.engine.cores import available
 from sottovoce.engine.job import ENGINES, Job, Stretch, stretches
-from sottovoce.engine.kernel import AVERAGINGS, ENTROPY, INJECTED, KINDS, L2_BALL, SAMPLERS, SEPARABLE
-from sottovoce.engine.kernel.arguments import Data, Model, Noise, Plan, Steps, kind_of, make_scratch, may_be_few
-from sottovoce.engine.kernel.crew import GONE, Crew, apart, make_crew
-from sottovoce.engine.kernel.data import code_of
-from sottovoce.engine.kernel.rounds import run_rounds
+from sottovoce.engine.native import (
+    AVERAGINGS,
+    ENTROPY,
+    INJECTED,
+    KINDS,
+    L2_BALL,
+    SAMPLERS,
+    SEPARABLE,
+    Injected,
+    Model,
+    Noise,
+    Plan,
+    Steps,
+    code_of,
+)
 from sottovoce.errors import SpecError
+from sottovoce.extension import Records, columns, read_only, records
 from sottovoce.network.averaging import Clipped, Trimmed
 from sottovoce.network.mixing import Weights, listed
 from sottovoce.network.schedule import Schedule, Steady
 from sottovoce.network.wide import Wide
 from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.release import Draws, Gaussian
-from sottovoce.problem.regularisers import Entropy, Euclidean, Regulariser, Separable
+from sottovoce.problem.regularizers import Entropy, Euclidean, Regularizer, Separable
 from sottovoce.problem.shards import Reading, Shards
 from sottovoce.streams import Purpose, Streams
 
@@ -68,8 +76,8 @@ def run(job: Job, state: State, start: int, stop: int) -> State:
 
 
 def run_together(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
-    """Run rounds start … stop of several jobs: stacked where the kernel makes their draws, else one by one."""
-    if all(map(counted, jobs)):
+    """Run rounds start … stop of several jobs: stacked where their draws are made from counters, else one by one."""
+    if all(map(has_noise_terms_counted, jobs)):
         return run_many(jobs, states, start, stop)
     return [run(job, state, start, stop) for job, state in zip(jobs, states, strict=True)]
 
@@ -86,68 +94,37 @@ def run_many(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int
     jobs, states = list(jobs), list(states)
     _check(jobs, states, start, stop)
     packed = _pack(jobs)
-    if jobs[0].schedule.crowded:
-        from sottovoce.engine import crowd  # compiled when there is one
+    if jobs[0].schedule.large_n:
+        from sottovoce.engine import large_n  # it is seldom one
 
-        return crowd.run(jobs, states, (packed.data, packed.model, packed.steps, packed.noise), start, stop)
+        return large_n.run(jobs, states, packed.run, packed.noise, packed.model, start, stop)
     z = np.stack([state.z for state in states])
     total = np.stack([state.total for state in states])
     since = states[0].since.astype(np.int64)  # a copy
-    what = packed.data, packed.plan, packed.model, packed.noise
-    scratch = make_scratch(*what, z.shape)
-    kind = kind_of(*what, scratch)
-    few = may_be_few(*what)
-    crew = make_crew(packed.data, packed.plan, packed.noise, z.shape[2], packed.model.outputs, available(), few)
-    rooms = [apart(scratch) for _ in crew]  # of one thread, too: other runs may go on beside this one
-    counts = [since, *(since.copy() if each.parts > 1 else since for each in crew[1:])]  # in parts all look at all
-    for first, last, noise in _draws(jobs[0], packed.noise, start, stop):
-        given = packed.data, packed.plan, packed.model, packed.steps, noise, *kind
-        works = [
-            partial(run_rounds, *given, one, room, z, total, own, first, last)
-            for one, room, own in zip(crew, rooms, counts, strict=True)
-        ]
-        _side_by_side(works, crew[0])
+    for first, last, injected in _draws(jobs[0], start, stop):
+        packed.run.rounds(z, total, since, first, last, available(), injected)
     return [State(z[r], total[r], since.copy(), state.memory.copy()) for r, state in enumerate(states)]
 
 
-def _side_by_side(works: Sequence[Callable[[], None]], crew: Crew) -> None:
-    """The first one here, the others in threads; where one fails, the others wait for it no longer."""
-
-    def attempt(work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException:
-            crew.gate[GONE] = 1
-            raise
-
-    if len(works) == 1:
-        return works[0]()
-    with ThreadPoolExecutor(len(works) - 1) as pool:
-        others = [pool.submit(attempt, work) for work in works[1:]]
-        attempt(works[0])
-        for other in others:
-            other.result()
-
-
-def counted(job: Job) -> bool:
-    """Whether the kernel can make the job's draws itself."""
+def has_noise_terms_counted(job: Job) -> bool:
+    """Whether the native loops can make the job's draws."""
     draws = job.draws
     if type(draws) is not Draws or type(draws.streams) is not Streams:
         return False
     law = draws.release.law
-    return type(law) is Gaussian or (type(law) is Pairs and (law.whole or job.schedule.crowded))
+    return type(law) is Gaussian or (type(law) is Pairs and (law.whole or job.schedule.large_n))
 
 
-def _draws(job: Job, noise: Noise, start: int, stop: int) -> Iterator[tuple[int, int, Noise]]:
+def _draws(job: Job, start: int, stop: int) -> Iterator[tuple[int, int, Injected | None]]:
     """Stretches of rounds with their draws: all at once from counters, or injected a block at a time."""
-    if counted(job):
-        yield start, stop, noise
+    if has_noise_terms_counted(job):
+        yield start, stop, None
         return
     for stretch in stretches(job, start, stop, INJECTED_BLOCK):
-        yield stretch.first, stretch.last, _inject(job, noise, stretch)
+        yield stretch.first, stretch.last, _inject(job, stretch)
 
 
-def _inject(job: Job, noise: Noise, stretch: Stretch) -> Noise:
+def _inject(job: Job, stretch: Stretch) -> Injected:
     """Records and noise of these rounds, as the job's own randomness has them."""
     drawn, records = np.ascontiguousarray(stretch.drawn.noise, np.float64), stretch.drawn.records
     if drawn.shape != (len(stretch.nodes), job.problem.m) or len(records) != len(stretch.nodes):
@@ -158,16 +135,16 @@ def _inject(job: Job, noise: Noise, stretch: Stretch) -> Noise:
     sizes = job.problem.shards.sizes[stretch.nodes]
     if np.any(counts > sizes) or np.any((flat < 0) | (flat >= np.repeat(sizes, counts))):
         raise SpecError("the randomness names records that a node does not have")
-    return noise._replace(
-        injected=_read_only(drawn),
-        records=_read_only(flat),
-        starts=_read_only(np.concatenate([[0], np.cumsum(counts)])),
-        every=_read_only(np.array([some is None for some in records]), np.bool_),
+    return Injected(
+        noise=read_only(drawn),
+        records=read_only(flat),
+        starts=read_only(np.concatenate([[0], np.cumsum(counts)]), np.int64),
+        every=read_only(np.array([some is None for some in records]), np.bool_),
     )
 
 
 def _check(jobs: list[Job], states: list[State], start: int, stop: int) -> None:
-    """The kernel trusts its indices: whatever could lead it astray is refused here."""
+    """Refuse states and rounds that do not fit the runs."""
     if not jobs or len(jobs) != len(states):
         raise SpecError(f"give one state for each run, and at least one run; there are {len(states)} and {len(jobs)}")
     shards, m = jobs[0].problem.shards, jobs[0].problem.m
@@ -194,11 +171,12 @@ def _check(jobs: list[Job], states: list[State], start: int, stop: int) -> None:
 class Packed:
     """R runs, flat."""
 
-    data: Data
+    data: Records
     plan: Plan
     model: Model
     steps: Steps
     noise: Noise
+    run: _native.Run
 
 
 _packed: WeakKeyDictionary[Job, tuple[tuple["ref[Job]", ...], Packed]] = WeakKeyDictionary()
@@ -209,7 +187,7 @@ def _pack(jobs: list[Job]) -> Packed:
     known = _packed.get(jobs[0])
     if known is not None and len(known[0]) == len(jobs) and all(r() is j for r, j in zip(known[0], jobs, strict=True)):
         return known[1]
-    ENGINES["compiled"].refuse(jobs)  # once more: the kernel may know less, now that it is loaded
+    ENGINES["compiled"].refuse(jobs)
     check_stackable(jobs)
     packed = pack(jobs)
     _packed[jobs[0]] = tuple(ref(job) for job in jobs), packed
@@ -218,13 +196,11 @@ def _pack(jobs: list[Job]) -> Packed:
 
 def pack(jobs: Sequence[Job]) -> Packed:
     """Lay out the runs, which must share data, loss, schedule, streams and everything else but numbers."""
-    return Packed(_data(_laid_out(jobs[0])), *parts(jobs))
-
-
-def parts(jobs: Sequence[Job]) -> tuple[Plan, Model, Steps, Noise]:
-    """All of it but the data."""
-    apart = type(jobs[0].release.law) is Gaussian
-    return _plan(jobs[0].schedule, apart), _model(jobs), _steps(jobs), _noise(jobs)
+    data = records_of(_laid_out(jobs[0]))
+    disjoint = type(jobs[0].release.law) is Gaussian
+    plan, model, steps, noise = _plan(jobs[0].schedule, disjoint), _model(jobs), _steps(jobs), _noise(jobs)
+    run = _native.Run(_native.Records(data), plan, model, steps, noise, jobs[0].problem.m)
+    return Packed(data, plan, model, steps, noise, run)
 
 
 GATHERED = 8
@@ -232,24 +208,21 @@ GATHERED = 8
 COPIED = 1 << 31
 """Bytes that are copied at the most."""
 
-SHORT = 1 << 16
-"""So many columns can be told apart by two bytes, which are read in every round; SciPy has four, or eight."""
-
 _numbered: dict[str, tuple["ref[Reading]", NDArray[Any]]] = {}
 _copied: dict[str, tuple["ref[Reading]", IntArray, Any]] = {}
 
 
 def _laid_out(job: Job) -> Shards:
-    """The data, node after node in memory if rows that were dealt out are read again and again."""
+    """The data, node after node in memory if rows that were partitioned are read again and again."""
     shards = job.problem.shards
     X, order = shards.X, shards.order
-    size = X.data.nbytes + X.indices.nbytes if rows.is_sparse(X) else X.nbytes
+    size = X.data.nbytes + X.indices.nbytes if matrices.is_sparse(X) else X.nbytes
     if order is None or size > COPIED:
         return shards
     batches = np.array([job.release.sampling.batch(int(q)) for q in shards.sizes])
     if float(job.schedule.participations() @ batches) <= GATHERED * len(order):
         return shards
-    last = _copied.get("last")  # runs on the same data come one after the other
+    last = _copied.get("last")  # runs on the same data come sequentially
     if last is None or last[0]() is not shards.reading or not np.array_equal(last[1], order):
         last = _copied["last"] = ref(shards.reading, lambda _: _copied.clear()), order, X[order]
     weights = None if shards.weights is None else shards.weights[order]
@@ -258,65 +231,50 @@ def _laid_out(job: Job) -> Shards:
     return other
 
 
-def _data(shards: Shards) -> Data:
+def records_of(shards: Shards) -> Records:
+    """Shards as the native loops read them."""
     X = shards.X
-    is_sparse = rows.is_sparse(X)
+    is_sparse = matrices.is_sparse(X)
     stored = X.data if is_sparse else X
     if stored.dtype not in (np.float32, np.float64):
         raise SpecError(f"the compiled engine reads float32 or float64 data, not {stored.dtype}; convert it first")
     if not is_sparse and not X.flags.c_contiguous:
         raise SpecError("the compiled engine reads data row by row; lay it out with numpy.ascontiguousarray first")
-    none = np.empty(0, stored.dtype)
-    return Data(
-        sparse=is_sparse,
-        X=_read_only(none.reshape(0, 0) if is_sparse else X),
-        values=_read_only(X.data if is_sparse else none),
-        indices=_read_only(_columns(shards) if is_sparse else np.empty(0, np.uint16)),
-        indptr=_read_only(X.indptr if is_sparse else np.empty(0, np.int32)),
-        intercept=float(shards.intercept),
-        y=_read_only(shards.y, np.float64),
-        norms=_read_only(shards.norms, np.float64),
-        weights=_read_only(np.empty(0) if shards.weights is None else shards.weights, np.float64),
-        offsets=_read_only(shards.offsets, np.int64),
-        order=_read_only(np.empty(0) if shards.order is None else shards.order, np.int64),
-        starts=_read_only(np.empty(0) if shards.starts is None else shards.starts, np.int64),
-    )
+    indices = _columns(shards) if is_sparse else None
+    return records(X, indices, shards.intercept, shards.y, shards.norms, shards)
 
 
 def _columns(shards: Shards) -> NDArray[Any]:
-    """Of every entry, in two bytes where that is enough; runs on the same data share them."""
-    columns = np.asarray(shards.X.indices)
-    if shards.X.shape[1] > SHORT:
-        return columns
+    """Of every entry; runs on the same data share them."""
     last = _numbered.get("last")
-    if last is None or last[0]() is not shards.reading or len(last[1]) != len(columns):
-        last = _numbered["last"] = ref(shards.reading, lambda _: _numbered.clear()), columns.astype(np.uint16)
+    if last is None or last[0]() is not shards.reading or len(last[1]) != len(shards.X.indices):
+        last = _numbered["last"] = ref(shards.reading, lambda _: _numbered.clear()), columns(shards.X)
     return last[1]
 
 
-def _plan(schedule: Schedule, apart: bool) -> Plan:
-    """Flat; `apart` where disjoint links may be gone through link by link."""
+def _plan(schedule: Schedule, disjoint: bool) -> Plan:
+    """Flat; `disjoint` where links that do not meet may be taken one by one."""
     averaging, bound = schedule.averaging, 0.0
     if isinstance(averaging, Clipped):
         bound = averaging.radius
     elif isinstance(averaging, Trimmed):
         bound = float(averaging.f)
-    apart = apart and averaging.linear
-    if schedule.crowded:  # `crowd` has no plan: what stands here is that of a node alone
+    disjoint = disjoint and averaging.linear
+    if schedule.large_n:  # `large_n` has no plan: what stands here is that of a node alone
         schedule = Schedule(1, np.array([0, 1]), np.zeros(1, np.int32), np.zeros(1, np.int32), (np.eye(1),))
     mixtures = [listed(W) for W in schedule.mixtures]
-    groups = [_groups(W) if apart else [slice(0, len(W))] for W in mixtures]
+    groups = [_groups(W) if disjoint else [slice(0, len(W))] for W in mixtures]
     blocks = [np.concatenate([W[at, at].ravel() for at in split]) for W, split in zip(mixtures, groups, strict=True)]
     sizes = np.array([len(block) for block in blocks])
     widest = max(len(W) for W in schedule.patterns)
     return Plan(
-        starts=_read_only(schedule.starts, np.int64),
-        active=_read_only(schedule.active, np.int32),
-        pattern=_read_only(schedule.pattern, np.int32),
-        weights=_read_only(np.concatenate(blocks), np.float64),
-        corners=_read_only(np.cumsum(sizes) - sizes, np.int64),
-        groups=_read_only(np.array([len(split) for split in groups]), np.int64),
-        flat=_read_only(np.array([bool(np.ptp(W) <= FLAT) for W in mixtures]), np.bool_),
+        starts=read_only(schedule.starts, np.int64),
+        active=read_only(schedule.active, np.int32),
+        pattern=read_only(schedule.pattern, np.int32),
+        weights=read_only(np.concatenate(blocks), np.float64),
+        corners=read_only(np.cumsum(sizes) - sizes, np.int64),
+        groups=read_only(np.array([len(split) for split in groups]), np.int64),
+        flat=read_only(np.array([bool(np.ptp(W) <= FLAT) for W in mixtures]), np.bool_),
         widest=widest,
         speakers=schedule.speakers or widest,
         averaging=AVERAGINGS[type(averaging)],
@@ -335,34 +293,34 @@ def _groups(W: Array) -> list[slice]:
 
 def _model(jobs: Sequence[Job]) -> Model:
     method, loss = _method(jobs[0]), jobs[0].problem.loss
-    kind, centre, curvature, closed, frozen = KINDS[type(method.h)], None, 0.0, True, True
+    kind, center, curvature, closed, frozen = KINDS[type(method.h)], None, 0.0, True, True
     if isinstance(method, DualAveraging):
         kind = ENTROPY if isinstance(method.d, Entropy) else kind
-        centre = method.d.centre if isinstance(method.d, Euclidean) else None
+        center = method.d.center if isinstance(method.d, Euclidean) else None
         curvature, frozen = float(method.curvature), method.primal == "as_written"
         closed = kind in (SEPARABLE, L2_BALL)
-        if centre is not None:  # a centre only shifts z, once and for all, where γ stands still in every run
+        if center is not None:  # a center only shifts z, once and for all, where γ stands still in every run
             gammas = [job.method.steps.gamma for job in jobs if isinstance(job.method, DualAveraging)]
             closed = closed and all(bool(np.all(gamma == gamma[0])) for gamma in gammas)
     return Model(
         kind=kind,
         **{name: _numbers(jobs, name) for name in ("phi", "mu", "lo", "hi", "radius")},
         curvature=curvature,
-        centre=_read_only(np.empty(0) if centre is None else np.asarray(centre), np.float64),
+        center=read_only(np.empty(0) if center is None else np.asarray(center), np.float64),
         closed=closed,
         frozen=frozen,
         descent=isinstance(method, Descent),
         after=isinstance(method, Descent) and method.combine_first,
         loss=code_of(loss),
         parameter=float(loss.parameter),
-        clip=_read_only(np.array([job.release.clip for job in jobs]), np.float64),
+        clip=read_only(np.array([job.release.clip for job in jobs]), np.float64),
         outputs=jobs[0].problem.outputs,
     )
 
 
 def _numbers(jobs: Sequence[Job], name: str) -> NDArray[Any]:
     """One number of h for each run; 0 where its kind does not have it."""
-    return _read_only(np.array([getattr(_method(job).h, name, 0.0) for job in jobs]), np.float64)
+    return read_only(np.array([getattr(_method(job).h, name, 0.0) for job in jobs]), np.float64)
 
 
 def _steps(jobs: Sequence[Job]) -> Steps:
@@ -377,7 +335,8 @@ def _steps(jobs: Sequence[Job]) -> Steps:
             distinct.append(method)
     tables = zip(*map(_sequences, distinct), strict=True)
     rows = [np.asarray(table[0])[None] if len(table) == 1 else np.stack(table) for table in tables]
-    return Steps._make([*(_read_only(row, np.float64) for row in rows), _read_only(np.array(which), np.int64)])
+    push, a, gamma, s, A, P, Q = (read_only(row, np.float64) for row in rows)
+    return Steps(len(distinct), push, a, gamma, s, A, P, Q, read_only(np.array(which), np.int64))
 
 
 _sequenced: WeakKeyDictionary[Known, tuple[Array, ...]] = WeakKeyDictionary()
@@ -406,9 +365,9 @@ def _noise(jobs: Sequence[Job]) -> Noise:
     sizes = shards.sizes
     batch = np.array([first.release.sampling.batch(int(q)) for q in sizes])
     keys = {purpose: np.zeros(2, np.uint32) for purpose in Purpose}
-    sampler, sigma, shared = INJECTED, np.zeros((1, len(sizes))), np.empty((0, 0))
+    sampler, sigma, shared = INJECTED, np.zeros((len(jobs), len(sizes))), np.empty((0, 0))
     scale = np.stack([_method(job).scale for job in jobs])
-    if counted(first):
+    if has_noise_terms_counted(first):
         draws = first.draws
         assert isinstance(draws, Draws)
         if draws.m != first.problem.m or not np.array_equal(draws.sizes, sizes):
@@ -423,38 +382,27 @@ def _noise(jobs: Sequence[Job]) -> Noise:
         gap_scale = 1.0 / np.log1p(-batch / sizes)
     return Noise(
         sampler=sampler,
-        batch=_read_only(batch, np.int64),
-        gap_scale=_read_only(gap_scale, np.float64),
-        noise_key=_read_only(keys[Purpose.NOISE], np.uint32),
-        records_key=_read_only(keys[Purpose.RECORDS], np.uint32),
-        sigma=_read_only(sigma, np.float64),
-        noisy=_read_only(np.any(sigma > 0, axis=0), np.bool_),
-        scale=_read_only(scale, np.float64),
+        batch=read_only(batch, np.int64),
+        gap_scale=read_only(gap_scale, np.float64),
+        noise_key=read_only(keys[Purpose.NOISE], np.uint32),
+        records_key=read_only(keys[Purpose.RECORDS], np.uint32),
+        sigma=read_only(sigma, np.float64),
+        noisy=read_only(np.any(sigma > 0, axis=0), np.bool_),
+        scale=read_only(scale, np.float64),
         pairs=shared.size > 0,
-        shared=_read_only(shared, np.float64),
+        shared=read_only(shared, np.float64),
         level=bool(np.all(np.ptp(scale * shared, axis=1) <= LEVEL * np.max(scale * shared, axis=1)))
         if shared.size
         else False,
-        injected=_read_only(np.empty((0, first.problem.m)), np.float64),
-        records=_read_only(np.empty(0), np.int64),
-        starts=_read_only(np.empty(0), np.int64),
-        every=_read_only(np.empty(0), np.bool_),
     )
 
 
-def _read_only(values: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
-    """The same memory, not to be written: the data is safe, and the kernel is compiled for one kind of array only."""
-    view = np.ascontiguousarray(values, dtype=dtype).view()
-    view.flags.writeable = False
-    return view
-
-
-def _soft(h: Regulariser) -> bool:
+def _soft(h: Regularizer) -> bool:
     return isinstance(h, Separable) and h.phi > 0
 
 
 def _method(job: Job) -> Known:
-    """The job's method, which is one that the kernel knows."""
+    """The job's method, which is one that the native loops know."""
     assert isinstance(job.method, DualAveraging | Descent)
     return job.method
 
@@ -466,7 +414,7 @@ def check_stackable(jobs: Sequence[Job]) -> None:
     """Refuse to stack runs that differ in more than numbers."""
     for job in jobs[1:]:
         _check_alike(jobs[0], job)
-    if len(jobs) > 1 and not counted(jobs[0]):
+    if len(jobs) > 1 and not has_noise_terms_counted(jobs[0]):
         raise SpecError("runs can only be stacked where their noise comes from counters; run them one by one")
 
 
@@ -487,26 +435,26 @@ def _check_alike(one: Job, other: Job) -> None:
         ),
         "loss": one.problem.joint == other.problem.joint,
         "schedule": _same_schedule(one.schedule, other.schedule),
-        "kind of regulariser": type(method.h) is type(its.h),
+        "kind of regularizer": type(method.h) is type(its.h),
         "method": _variant(method) == _variant(its),
-        "law of noise": type(one.release.law) is type(other.release.law),
+        "noise mechanism": type(one.release.law) is type(other.release.law),
         "sampling": one.release.sampling == other.release.sampling,
         "randomness": draws is its_draws
         or (
             isinstance(draws, Draws)
             and isinstance(its_draws, Draws)
-            and counted(one) == counted(other)
+            and has_noise_terms_counted(one) == has_noise_terms_counted(other)
             and draws.release.sampling == its_draws.release.sampling
             and all(np.array_equal(draws.streams.key(p), its_draws.streams.key(p)) for p in Purpose)
         ),
     }
-    wrong = [name for name, alike in same.items() if not alike]
+    wrong = [name for name, equal in same.items() if not equal]
     if wrong:
         raise SpecError(f"runs that differ in their {', '.join(wrong)} cannot be stacked; run them one by one")
 
 
 def _variant(method: Known) -> tuple[Any, ...]:
-    """What kernels branch on."""
+    """What the loops branch on."""
     if isinstance(method, Descent):
         return Descent, method.combine_first
     return DualAveraging, method.d, method.primal, method.curvature

@@ -1,4 +1,4 @@
-"""How many processors a run may take: all of this process, unless somebody has said otherwise.
+"""How many processors a run may take: all of this process, unless someone has said otherwise.
 
 OMP_NUM_THREADS is how people and batch systems say so to numerical libraries, and holds here, too. Runs that are made
 side by side share the processors among them (`shared`): a sweep gives each run its own.

@@ -5,34 +5,35 @@ tests/engine then holds it to the reference, and runs, sweeps and the command kn
 """
 
 import math
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from sottovoce import plugins
+from sottovoce import extension, plugins
+from sottovoce._renamed import old_arguments, old_attributes
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import Gradient, Method, Speaks, State
-from sottovoce.engine import kernel
+from sottovoce.engine import native
 from sottovoce.engine.secure import SecureDraws
 from sottovoce.errors import SpecError
+from sottovoce.matrices import is_sparse
 from sottovoce.network.averaging import Exact
 from sottovoce.network.mixing import Gossip
 from sottovoce.network.schedule import Schedule, Steady
 from sottovoce.network.wide import Wide
-from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.release import Draws, Gaussian, Release
 from sottovoce.privacy.sampling import Full
 from sottovoce.privacy.statistics import Products
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.moments import packed_moments
 from sottovoce.problem.objective import Problem, clipped_mean
-from sottovoce.problem.regularisers import Entropy, Euclidean, Separable
+from sottovoce.problem.regularizers import Entropy, Euclidean
 from sottovoce.problem.shards import Shards
-from sottovoce.rows import is_sparse
 
 
 class Randomness(Protocol):
@@ -53,7 +54,7 @@ class Mapped(NamedTuple):
 
     scale: Array
     """s."""
-    centre: Array | None
+    center: Array | None
     """c; None where nothing is taken off."""
     reach: float
 
@@ -74,7 +75,7 @@ class Job:
 
     @property
     def secure(self) -> bool:
-        """Whether what it lets out is hardened: exact sums, exact noise, rounded once."""
+        """Whether what it releases is hardened: exact sums, exact noise, rounded once."""
         return isinstance(self.draws, SecureDraws)
 
     def start(self) -> State:
@@ -85,7 +86,7 @@ class Job:
 def gradients(problem: Problem, release: Release, nodes: IntArray, records: list[IntArray | None]) -> Gradient:
     """x of some nodes -> ĝ_i, their clipped mean subgradients over the given records, (nodes, m).
 
-    Where not subgradients are let out but the products of all records' numbers: the mean of those, whatever x is.
+    Where not subgradients are released but the products of all records' numbers: the mean of those, whatever x is.
     """
     how = release.sampling
     if isinstance(how, Products):
@@ -175,63 +176,73 @@ def stretches(job: Job, start: int, stop: int, numbers: int) -> Iterator[Stretch
         first = last + 1
 
 
-Together = Callable[[Sequence[Job], Sequence[State], int, int], list[State]]
+BatchRunner = Callable[[Sequence[Job], Sequence[State], int, int], list[State]]
 """(jobs, states, start, stop) -> states: rounds start … stop of jobs that share their draws; states are left alone."""
 
 
+class Device(Protocol):
+    """What an engine adds that keeps records and states on a device, such as a GPU.
+
+    Such an engine also runs jobs together whose seeds, schedules and partitions of the records differ, and puts records
+    through a job's public map itself.
+    """
+
+    def name(self) -> str:
+        """What results call the device."""
+
+    def judge(self, problem: Problem, models: Array, other: Shards | None) -> tuple[Array, Array]:
+        """`Problem.judge`, where the records are."""
+
+    def evaluate_states(self, jobs: Sequence[Job], states: Sequence[State], t: int) -> tuple[Array, Array] | None:
+        """(mean model over the nodes, their mean distance from it) of each run; None leaves it to the method."""
+
+    def minimize(self, problem: Problem, gap: float) -> tuple[Array, Array] | None:
+        """Points (x, slopes) near the optimum for `problem.optimum` to certify, or None."""
+
+
+@old_arguments
+@old_attributes
 @dataclass(frozen=True)
 class Engine:
     """What an engine can run, and how. Where a set is None, it can run everything.
 
     Attributes
     ----------
-    name : how it is asked for
-    together : runs the rounds, of jobs that it does not refuse
-    methods, samplers, laws, regularisers, distances, averagings : the types that it knows
+    name : its name in options
+    run_jobs : runs the rounds, of jobs that it does not refuse
+    methods, samplers, regularizers, distances, averagings : the types that it knows
     losses : the losses that it knows, by name
-    crowds : the averagings that it knows where a round has more nodes than a matrix is made for
+    large_n_averagings : the averagings that it knows where a round has more nodes than a matrix is made for
     secure : whether it runs jobs whose draws are secure ones
-    worth : work (see `work`) from which on 'auto' takes it; never, unless this is said
-    blur : how far, relatively, the noise that it makes itself is from the reference's
+    auto_threshold : work (see `work`) from which on 'auto' takes it; never, unless this is said
+    noise_rtol : how far, relatively, the noise that it makes itself is from the reference's
     rounding : how far, relatively, its trajectories may be from the reference's where all draws are the same
-    seeds : whether jobs that it runs together may have draws, schedules and dealings of the records of their own
-    maps : whether it puts records through a job's public map itself, as it reads them
     hidden : whether its rounds are not made by the method's own `step`, so that nobody can watch them but by the states
     unknown : what it does not know of a job besides, in words that follow 'the'
-    lacking : what it needs and this machine has not; None where there is nothing
-    judge : `Problem.judge` where the engine has the records; None leaves it to the problem
-    look : (jobs, states, round) -> (mean model over the nodes, their mean distance from it) of each run, where the
-        engine has the states; None, or a None from it, leaves it to the method
-    about : what it runs on, in words, where that is not the machine's processors
-    minimise : (problem, gap) -> points (x, slopes) near the optimum for `problem.optimum` to certify, or None
+    unavailable : what it needs and this machine has not; None where there is nothing
+    device : what it evaluates where its records are, if that is not in this process's memory
     """
 
     name: str
-    together: Together
+    run_jobs: BatchRunner
     methods: Collection[type] | None = None
     samplers: Collection[type] | None = None
-    laws: Collection[type] | None = None
-    regularisers: Collection[type] | None = None
+    regularizers: Collection[type] | None = None
     distances: Collection[type] | None = None
     averagings: Collection[type] | None = None
     losses: Mapping[str, Loss] | None = None
-    crowds: Collection[type] | None = None
+    large_n_averagings: Collection[type] | None = None
     secure: bool = True
-    worth: float = math.inf
-    blur: float = 0.0
+    auto_threshold: float = math.inf
+    noise_rtol: float = 0.0
     rounding: float = 1e-12
-    seeds: bool = False
-    maps: bool = False
     hidden: bool = False
     unknown: Callable[[Job], str | None] | None = None
-    lacking: Callable[[], str | None] | None = None
-    judge: Callable[[Problem, Array, Shards | None], tuple[Array, Array]] | None = None
-    look: Callable[[Sequence[Job], Sequence[State], int], tuple[Array, Array] | None] | None = None
-    about: Callable[[], str] | None = None
-    minimise: Callable[[Problem, float], tuple[Array, Array] | None] | None = None
+    unavailable: Callable[[], str | None] | None = None
+    device: Device | None = None
 
     def refusal(self, job: Job) -> str | None:
-        """Why it cannot run a job, in one sentence; None where it can.
+        """Why it cannot run a job, in one line; None where it can.
 
         Examples
         --------
@@ -253,14 +264,13 @@ class Engine:
 
     def lacks(self) -> str | None:
         """What it needs and this machine has not."""
-        return None if self.lacking is None else self.lacking()
+        return None if self.unavailable is None else self.unavailable()
 
     def _unknown(self, job: Job) -> Iterator[str]:
         parts = {
             "method": (job.method, self.methods),
             "sampler": (job.release.sampling, self.samplers),
-            "law of noise": (job.release.law, self.laws),
-            "regulariser": (getattr(job.method, "h", job.problem.h), self.regularisers),
+            "regularizer": (getattr(job.method, "h", job.problem.h), self.regularizers),
             "distance": (getattr(job.method, "d", Euclidean()), self.distances),
             "averaging": (job.schedule.averaging, self.averagings),
         }
@@ -270,12 +280,12 @@ class Engine:
         loss = job.problem.loss
         row = loss if self.losses is None else self.losses.get(loss.name)
         if row is None or row.slope_formula is not loss.slope_formula:
-            yield f"loss '{loss.name}' (it knows those that were in the table when it was first used)"
-        if self.crowds is not None and job.schedule.crowded:
+            yield f"loss '{loss.name}' (it knows the built-in losses)"
+        if self.large_n_averagings is not None and job.schedule.large_n:
             yield from self._too_many(job)
         if not self.secure and job.secure:
             yield "secure release (of a run without a seed; secure=False or --no-secure would do without)"
-        if not self.maps and job.mapped is not None:
+        if self.device is None and job.mapped is not None:
             yield "map of records that are not mapped yet"
         other = None if self.unknown is None else self.unknown(job)
         if other is not None:
@@ -286,11 +296,11 @@ class Engine:
         averaging, law = job.schedule.averaging, job.release.law
         if not isinstance(job.schedule, Steady):
             yield "schedule: rounds of so many nodes, and not always the same ones"
-        if self.crowds is not None and type(averaging) not in self.crowds:
+        if self.large_n_averagings is not None and type(averaging) not in self.large_n_averagings:
             yield f"averaging '{averaging}' of so many nodes"
         means = all(isinstance(W, Wide) and W.flat for W in job.schedule.patterns) or isinstance(averaging, Exact)
         if type(job.draws) is not Draws or not (type(law) is Gaussian or (law.secrets and means)):
-            yield f"law of noise {type(law).__name__} of so many nodes, unless every round ends with the mean of all"
+            yield f"noise mechanism {type(law).__name__} of so many nodes, unless every round ends with the mean of all"
 
     def refuse(self, jobs: Sequence[Job]) -> None:
         """Raise what `refusal` says, if it says anything."""
@@ -305,16 +315,16 @@ class Engine:
         Observation, progress and checkpoints happen between such calls, outside the engine.
         """
         self.refuse(jobs)
-        return self.together(jobs, states, start, stop)
+        return self.run_jobs(jobs, states, start, stop)
 
 
-def one_by_one(run: Callable[[Job, State, int, int], State]) -> Together:
+def one_by_one(run: Callable[[Job, State, int, int], State]) -> BatchRunner:
     """An engine for several jobs, made of one for a single job."""
 
-    def together(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
+    def run_jobs(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
         return [run(job, state, start, stop) for job, state in zip(jobs, states, strict=True)]
 
-    return together
+    return run_jobs
 
 
 def _reference(job: Job, state: State, start: int, stop: int) -> State:
@@ -330,52 +340,9 @@ def _nodes(job: Job, state: State, start: int, stop: int) -> State:
 
 
 def _compiled(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
-    from sottovoce.engine import compiled  # Numba takes long to load: only when used
+    from sottovoce.engine import compiled  # an installation may be without the extension
 
     return compiled.run_together(jobs, states, start, stop)
-
-
-def _gpu(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
-    from sottovoce.engine.gpu import runs  # CuPy, and Numba
-
-    return runs.run_together(jobs, states, start, stop)
-
-
-def _unknown_to_gpu(job: Job) -> str | None:
-    from sottovoce.engine.gpu import runs
-
-    return runs.unknown(job)
-
-
-def _no_gpu() -> str | None:
-    from sottovoce.engine.gpu.machine import device
-
-    found = device()
-    return found if isinstance(found, str) else None
-
-
-def _judged_by_gpu(problem: Problem, models: Array, other: Shards | None) -> tuple[Array, Array]:
-    from sottovoce.engine.gpu.judge import judge
-
-    return judge(problem, models, other)
-
-
-def _looked_at_by_gpu(jobs: Sequence[Job], states: Sequence[State], t: int) -> tuple[Array, Array] | None:
-    from sottovoce.engine.gpu import runs
-
-    return runs.look(jobs, states, t)
-
-
-def _minimised_by_gpu(problem: Problem, gap: float) -> tuple[Array, Array] | None:
-    from sottovoce.engine.gpu.minimise import minimise
-
-    return minimise(problem, gap)
-
-
-def _about_gpu() -> str:
-    from sottovoce.engine.gpu import runs
-
-    return runs.about()
 
 
 ENGINES: dict[str, Engine] = {
@@ -387,39 +354,17 @@ ENGINES: dict[str, Engine] = {
             "compiled",
             _compiled,
             methods=(DualAveraging, Descent),
-            samplers=kernel.SAMPLERS,
-            regularisers=kernel.KINDS,
+            samplers=native.SAMPLERS,
+            regularizers=native.KINDS,
             distances=(Euclidean, Entropy),
-            averagings=kernel.AVERAGINGS,
-            losses=kernel.LOSSES,
-            crowds=(Gossip, Exact),
+            averagings=native.AVERAGINGS,
+            losses=native.LOSSES,
+            large_n_averagings=(Gossip, Exact),
             secure=False,
             hidden=True,
-            worth=2e7,  # half a second of the reference engine, as loading takes; compiling takes ten, once a machine
-            blur=3e-7,  # float32
-        ),
-        Engine(
-            "gpu",
-            _gpu,
-            methods=(DualAveraging, Descent),
-            samplers=kernel.SAMPLERS,
-            laws=(Gaussian, Pairs),
-            regularisers=(Separable,),
-            distances=(Euclidean,),
-            averagings=(Gossip, Exact),
-            secure=False,
-            worth=2e9,  # some seconds of the compiled engine
-            blur=3e-7,
-            rounding=1e-4,  # all of it in float32, which runs that amplify what is small make more of
-            seeds=True,
-            maps=True,
-            hidden=True,
-            unknown=_unknown_to_gpu,
-            lacking=_no_gpu,
-            judge=_judged_by_gpu,
-            look=_looked_at_by_gpu,
-            about=_about_gpu,
-            minimise=_minimised_by_gpu,
+            auto_threshold=2e7,  # half a second of the reference engine
+            noise_rtol=3e-7,  # float32
+            unavailable=None if extension.AVAILABLE else lambda: extension.MISSING,
         ),
     )
 }
@@ -427,7 +372,7 @@ ENGINES: dict[str, Engine] = {
 OVERHEAD = 5000  # what a release costs the reference engine besides, in coordinates
 GATHER = 5.0  # what a record costs it that is drawn
 IN_ORDER = 1.0  # or comes in its turn
-ENTRIES = 100  # what a sparse row is counted with where its own number must not be looked at
+ENTRIES = 100  # what a sparse row is counted with where its own number must not be examined
 READ = 0.02  # what a number of a record costs it, to copy; half as much for every output
 
 
@@ -444,11 +389,29 @@ def work(job: Job) -> int:
     return int(int(job.schedule.starts[-1]) * (job.problem.m + OVERHEAD) + records * each)
 
 
+LARGE = 1e9
+"""Work from which 'auto' also considers the engines of installed plug-ins: finding those takes a tenth of a second."""
+ELSEWHERE = {
+    "gpu": "a plug-in that is not installed; on a machine with an NVIDIA GPU and its driver, install it with "
+    "pip install './plugins/gpu[cuda12]' from the source code of sottovoce"
+}
+"""Engines of plug-ins of this project, and how to get them."""
+
+
+def engine_named(name: str) -> Engine:
+    """The engine of this name, ours or a plug-in's; an error with what there is, if there is none."""
+    if name in ENGINES or plugins.found("engine", name, ENGINES):
+        return ENGINES[name]
+    wrong = plugins.hint("engine")
+    if name in ELSEWHERE and not wrong:
+        raise SpecError(f"engine '{name}' is {ELSEWHERE[name]}")
+    raise SpecError(f"there is no engine '{name}'; choose one of auto, {', '.join(ENGINES)}{wrong}")
+
+
 def check_engine(name: str) -> None:
     """Refuse an engine that is not there."""
-    if name != "auto" and name not in ENGINES and not plugins.found("engine", name, ENGINES):
-        wrong = plugins.hint("engine")
-        raise SpecError(f"there is no engine '{name}'; choose one of auto, {', '.join(ENGINES)}{wrong}")
+    if name != "auto":
+        engine_named(name)
 
 
 def choose(name: str, job: Job, runs: int = 1) -> Engine:
@@ -460,8 +423,12 @@ def choose(name: str, job: Job, runs: int = 1) -> Engine:
     job : what is to be run
     runs : of about how many such runs it is one: they share the time that an engine takes to load
     """
-    check_engine(name)
     if name != "auto":
-        return ENGINES[name]
-    worthy = [each for each in ENGINES.values() if work(job) * runs > each.worth and each.refusal(job) is None]
-    return max(worthy, key=lambda each: each.worth, default=ENGINES["reference"])
+        return engine_named(name)
+    size = work(job) * runs
+    if size > LARGE:
+        plugins.load()
+    if not extension.AVAILABLE and size > ENGINES["compiled"].auto_threshold:
+        warnings.warn(f"this run is slow: {extension.MISSING}", UserWarning, stacklevel=2)
+    worthy = [each for each in ENGINES.values() if size > each.auto_threshold and each.refusal(job) is None]
+    return max(worthy, key=lambda each: each.auto_threshold, default=ENGINES["reference"])

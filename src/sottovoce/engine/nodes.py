@@ -38,7 +38,7 @@ class Transport(Protocol):
     ) -> Mapping[int, bytes]:
         """Give this round's message to every peer and return theirs; blocks; whole messages, or an error.
 
-        A peer is missing from the answer only where both ends were told to leave their edge out of this round; each
+        A peer is missing from the answer only where both ends agreed to leave their edge out of this round; each
         then keeps its weight to itself.
 
         Parameters
@@ -46,7 +46,7 @@ class Transport(Protocol):
         t : the round
         payload : what this node holds
         peers : who gets it
-        hears : who is waited for, where that is somebody else than the peers
+        hears : who is waited for, where that is someone else than the peers
         part : which exchange of the round it is, from 0
         """
 
@@ -118,10 +118,11 @@ class Node:
     number : of the node, in the schedule
     problem : its own records
     method, schedule, release : of the run; public
-    draws : its own randomness
+    draws : its own randomness; may be set later, before the first round
     transport : its end of the network; it may be connected later, by setting the attribute
     """
 
+    draws: Randomness
     transport: Transport
 
     def __init__(
@@ -131,11 +132,13 @@ class Node:
         method: Method,
         schedule: Schedule,
         release: Release,
-        draws: Randomness,
+        draws: Randomness | None = None,
         transport: Transport | None = None,
     ) -> None:
         self.number, self.problem, self.method = number, problem, method
-        self.schedule, self.release, self.draws = schedule, release, draws
+        self.schedule, self.release = schedule, release
+        if draws is not None:
+            self.draws = draws
         if transport is not None:
             self.transport = transport
         self._me = np.array([number])
@@ -155,15 +158,15 @@ class Node:
         return self.method.step(state, t, self._me, speaks, gradient, drawn.noise, partial(self._mix, t)).state
 
     def _mix(self, t: int, message: Array) -> Array:
-        begun, payload, held = self.goes_on(t, *self.let_out(t, message))
+        begun, payload, held = self.resume(t, *self.release_message(t, message))
         unit = self.method.stride(t)
         for part, exchange in enumerate(self.schedule.exchanges(t, self.number)):
             if part < begun:
                 continue
             if part > begun:
-                payload = self.pass_on(t, part, held) if exchange.to else b""
+                payload = self.forward(t, part, held) if exchange.to else b""
             heard = self._exchange(t, part, exchange, payload)
-            values = {peer: self.take_in(p, message) for peer, p in heard.items()}
+            values = {peer: self.decode(p, message) for peer, p in heard.items()}
             held = self.schedule.averaging.combine(self.number, exchange, held, values, unit)
         return held
 
@@ -172,19 +175,19 @@ class Node:
             return self.transport.exchange(t, payload, exchange.to)
         return self.transport.exchange(t, payload, exchange.to, exchange.heard, part)
 
-    def let_out(self, t: int, message: Array) -> tuple[bytes, Array]:
+    def release_message(self, t: int, message: Array) -> tuple[bytes, Array]:
         """A round's message as bytes, and as everybody will see it; afterwards it may be seen."""
         return message.tobytes(), message
 
-    def goes_on(self, t: int, payload: bytes, held: Array) -> tuple[int, bytes, Array]:
+    def resume(self, t: int, payload: bytes, held: Array) -> tuple[int, bytes, Array]:
         """From which exchange the round goes on, and what this node says and holds in it: from the first."""
         return 0, payload, held
 
-    def pass_on(self, t: int, part: int, held: Array) -> bytes:
+    def forward(self, t: int, part: int, held: Array) -> bytes:
         """What this node holds in a later exchange of the round, as bytes: a function of messages that are out."""
         return held.tobytes()
 
-    def take_in(self, payload: bytes, mine: Array) -> Array:
+    def decode(self, payload: bytes, mine: Array) -> Array:
         """A peer's message, of the same shape as this node's own."""
         return np.frombuffer(payload).reshape(mine.shape)
 

@@ -1,15 +1,14 @@
 """Secure draws: ζ_i is an exact sum with all its noises, rounded once, as the theorem of docs/secure.md has it.
 
-An engine asks for draws and gradients as always. Here the two cannot be had apart: what is let out of the records of a
+An engine requests draws and gradients as always. Here the two cannot be had apart: what is released of the records of a
 round is (Σ clip_L(∂l) + noises), rounded to a public grid, over the batch size. So the gradient that a method is given
 is the finished ζ_i, and the noise that it adds to it is zero; no method is any the wiser. Where a method multiplies ĝ_i
 by a public gain before noise is added, it multiplies ζ_i, and the noise within is so much larger.
 
 Grids come from public numbers alone: the largest node's units, the clip and the bound of a row. Records are put on
-their grid when they are first asked for, once, and kept in float32; a row over the bound is brought to it, by itself.
+their grid when they are first requested, once, and kept in float32; a row over the bound is brought to it, by itself.
 """
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,13 +18,14 @@ import numpy as np
 
 from sottovoce._types import Array, IntArray, Matrix
 from sottovoce.algorithm.method import Gradient, Method, Speaks
-from sottovoce.privacy.release import Release, Source, rounded_up
+from sottovoce.extension import AVAILABLE
+from sottovoce.matrices import is_sparse
+from sottovoce.privacy.release import NoiseTerm, Release, rounded_up
 from sottovoce.privacy.sampling import Cyclic, Fixed, Full, Poisson, Sampling
 from sottovoce.privacy.statistics import Products
 from sottovoce.problem.losses import IEEE_SLOPES, LOGISTIC, SOFTMAX, Joint
-from sottovoce.problem.objective import Problem
+from sottovoce.problem.objective import Problem, PublicProblem
 from sottovoce.problem.shards import Shards
-from sottovoce.rows import is_sparse
 from sottovoce.secure import noise, sampling
 from sottovoce.secure.functions import logistic_slope, softmax_slope
 from sottovoce.secure.generator import Generator, Purpose
@@ -35,20 +35,11 @@ from sottovoce.secure.products import ProductSums, product_grids
 from sottovoce.secure.sums import Slope, clipped_sum
 
 WORDS = 1 << 20
-"""Words for choosing records that are asked for at a time."""
-WORTH = 1 << 24
-"""Numbers of noise in a run from which on it pays to load the compiled noise."""
-READS = 1 << 29
-"""Numbers of records in a run from which on it pays to load the compiled sums: seconds of matrix products."""
-LOADED = 1 << 25
-"""The same where an earlier run has loaded them."""
-COMPILED = "sottovoce.engine.kernel.exact"
-COPYING = 50
-"""What it takes to copy a row out, in numbers."""
+"""Words for choosing records that are requested at a time."""
 COPIED = 1 << 31
 """Bytes of records that are put in order, at the most."""
-LAWS = {law.name.lower(): law for law in noise.Law}
-"""Unit noises by the names that laws have for them."""
+LAWS = {law.name.lower(): law for law in noise.NoiseKind}
+"""Noise terms by the names that laws have for them."""
 
 Records = Callable[[Sampling, Generator, IntArray, IntArray, IntArray, bool], list[IntArray | None]]
 """(sampling, generator, nodes, rounds, sizes, compiled) -> the records of each pair (node, round); None for all."""
@@ -107,12 +98,12 @@ def slope_of(joint: Joint) -> Slope | None:
     return (lambda u, y: single(u, joint.signs(y))) if joint.one_vs_rest else single
 
 
-def hindrance(problem: Problem, method: Method, release: Release) -> str | None:
+def hindrance(problem: PublicProblem | Problem, method: Method, release: Release) -> str | None:
     """Why a run cannot be a secure one, in a clause; None where it can."""
     released, how, law = method.released, release.sampling, release.law
     products = isinstance(how, Products)
     if not released.iterates and not products:
-        return "its noise goes with a minimiser, which is no exact sum"
+        return "its noise goes with a minimizer, which is no exact sum"
     if not released.at_once:
         return "its noise is added after a proximal map, whose result is no exact sum"
     if not products and slope_of(problem.joint) is None:
@@ -126,8 +117,8 @@ def hindrance(problem: Problem, method: Method, release: Release) -> str | None:
     return None
 
 
-def refusal(problem: Problem, method: Method, release: Release) -> str | None:
-    """The same as one sentence, for those who may do without."""
+def refusal(problem: PublicProblem | Problem, method: Method, release: Release) -> str | None:
+    """The same as one line, for those who may do without."""
     why = hindrance(problem, method, release)
     if why is None:
         return None
@@ -147,7 +138,7 @@ class ExactSums:
     clip : L
     bound, intercept : R and B, public
     largest : the largest number of units that a node may have, public
-    compiled : whether Numba makes them: the same bits, sooner
+    compiled : whether native loops make them: the same bits, sooner
     """
 
     problem: Problem
@@ -195,11 +186,10 @@ class ExactSums:
         return clipped_sum(rows, model, shards.y, self.slope, mine, counts, shards.weights).ravel()
 
     def totals(self, nodes: IntArray, x: Array, records: Sequence[IntArray | None]) -> IntArray:
-        """Of several pairs (node, round); compiled loops know no people, nor CSR of several outputs."""
-        several = self.problem.outputs > 1 and is_sparse(self.shards.X)
-        if not self.compiled or several or self.shards.starts is not None:
+        """Of several pairs (node, round)."""
+        if not self.compiled:
             return _each(self, nodes, x, records)
-        from sottovoce.engine.kernel.exact import clipped_sums  # Numba takes long to load: only when used
+        from sottovoce.engine.exact import clipped_sums  # an installation may be without the extension
 
         rows = self.rows
         return clipped_sums(rows, self.shards, self.problem.joint, nodes, x, records)
@@ -214,7 +204,7 @@ class Sums(Protocol):
 
     @property
     def compiled(self) -> bool:
-        """Whether Numba makes them, and is there to make noise as well."""
+        """Whether native loops make them."""
 
     @property
     def grids(self) -> Grids:
@@ -271,17 +261,11 @@ class ExactProducts:
         return _each(self, nodes, x, records)
 
 
-def exact_sums(
-    problem: Problem, release: Release, row_norm: float, intercept: float, largest: int, reads: float = 0.0
-) -> Sums:
-    """The sums that a release is made of; `reads` is how many units a run is going to sum up, about."""
+def exact_sums(problem: Problem, release: Release, row_norm: float, intercept: float, largest: int) -> Sums:
+    """The sums that a release is made of."""
     if isinstance(release.sampling, Products):
         return ExactProducts(problem, release.sampling, largest)
-    numbers = problem.shards.X.shape[1]
-    if not isinstance(problem.shards.X, np.ndarray):
-        numbers = problem.shards.X.nnz / max(1, problem.shards.X.shape[0])
-    compiled = reads * (numbers + COPYING) >= (LOADED if COMPILED in sys.modules else READS)
-    return ExactSums(problem, release.clip, row_norm, intercept, largest, compiled)
+    return ExactSums(problem, release.clip, row_norm, intercept, largest, AVAILABLE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,13 +274,13 @@ class SecureDraws:
 
     Attributes
     ----------
-    release : what is let out
+    release : what is released
     sums : over the records that are here
     keys : the generators of the run, one for each purpose
     sizes : q_i of every node of the run
     m : numbers in a release
     only : the node whose records are here, where they are not everybody's
-    compiled : whether Numba makes noise and batches: the same numbers, sooner
+    compiled : whether native loops make noise and batches: the same numbers, sooner
     """
 
     release: Release
@@ -330,17 +314,17 @@ class SecureDraws:
         """What the noise of each pair's sum is multiplied by: bσ, or a little more."""
         return rounded_up(self.batches[nodes] * np.take(self.release.sigma, nodes) * self.release.law.share(t))
 
-    def sources(self, nodes: IntArray, t: IntArray) -> list[Source]:
-        """The unit noises of these pairs' releases."""
-        return self.release.law.sources(nodes, t, self.release.sigma)
+    def noise_terms(self, nodes: IntArray, t: IntArray) -> list[NoiseTerm]:
+        """The noise terms of these pairs' releases."""
+        return self.release.law.noise_terms(nodes, t, self.release.sigma)
 
-    def generator(self, source: Source) -> Generator:
+    def generator(self, source: NoiseTerm) -> Generator:
         """Where a source's words come from."""
         return self.keys[Purpose.PAIRS if source.shared else Purpose.NOISE]
 
-    def layer(self, source: Source, scales: Array) -> Layer:
+    def layer(self, source: NoiseTerm, scales: Array) -> Layer:
         """A source as the noise wants it, times every release's scale."""
-        mine, sums = scales[source.rows], source.together
+        mine, sums = scales[source.rows], source.shared_terms
         same = None if sums is None else Same(sums.owners, sums.rounds, sums.starts, sums.which, sums.factors * mine)
         return Layer(self.generator(source), source.rows, source.owners, source.rounds, source.factors * mine, same)
 
@@ -351,7 +335,7 @@ class SecureDraws:
         law, scales = self.release.law, self.scales(who, when)
         fine = self.sums.grids.sum
         known = {scale: release_grid(scale, fine) if scale > 0 else fine for scale in np.unique(scales).tolist()}
-        layers = [self.layer(source, scales) for source in self.sources(who, when)]
+        layers = [self.layer(source, scales) for source in self.noise_terms(who, when)]
         grids = np.array([known[scale] for scale in scales.tolist()])
         made = Noise(self.m, grids, layers, LAWS[law.unit], self.compiled)
         records: list[IntArray | None] = [np.empty(0, dtype=np.int64)] * len(nodes)
@@ -391,20 +375,20 @@ class SecureDrawn(NamedTuple):
 
     def gradient(self, problem: Problem, release: Release, nodes: IntArray) -> Gradient:
         """x of the pairs -> ζ_i: exact sums and all noises, rounded once, over b. The data is the draws' own."""
+        return self.released
 
-        def finished(x: Array) -> Array:
-            draws, loud = self.draws, np.flatnonzero(self.rows >= 0)
-            if not loud.size:
-                return np.zeros((len(self.nodes), draws.m))
-            everybody = len(loud) == len(self.nodes)
-            who, rows, at = self.nodes[loud], self.rows[loud], (x if everybody else x[loud])
-            here = np.zeros_like(who) if draws.only is not None else who
-            sums = draws.sums.totals(here, at, [self.records[place] for place in loud.tolist()])
-            zeta = self.made.released(sums, draws.sums.grids.sum, draws.batches[who], rows)
-            if everybody:
-                return zeta
-            told = np.zeros((len(self.nodes), draws.m))
-            told[loud] = zeta
-            return told
-
-        return finished
+    def released(self, x: Array) -> Array:
+        """ζ_i of the pairs at x; zero for a node that only listens."""
+        draws, loud = self.draws, np.flatnonzero(self.rows >= 0)
+        if not loud.size:
+            return np.zeros((len(self.nodes), draws.m))
+        everybody = len(loud) == len(self.nodes)
+        who, rows, at = self.nodes[loud], self.rows[loud], (x if everybody else x[loud])
+        here = np.zeros_like(who) if draws.only is not None else who
+        sums = draws.sums.totals(here, at, [self.records[place] for place in loud.tolist()])
+        zeta = self.made.released(sums, draws.sums.grids.sum, draws.batches[who], rows)
+        if everybody:
+            return zeta
+        found = np.zeros((len(self.nodes), draws.m))
+        found[loud] = zeta
+        return found

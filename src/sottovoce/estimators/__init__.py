@@ -4,9 +4,11 @@ from sottovoce.estimators.classifier import PrivateClassifier
 from sottovoce.estimators.encoder import PublicEncoder
 from sottovoce.estimators.regressor import PrivateRegressor
 from sottovoce.estimators.search import PrivateSearchCV
+from sottovoce.estimators.settings import PlanOptions
 from sottovoce.estimators.transformers import PublicProjection, PublicScaler, RowNormalizer
 
 __all__ = [
+    "PlanOptions",
     "PrivateClassifier",
     "PrivateRegressor",
     "PrivateSearchCV",

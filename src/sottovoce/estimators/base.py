@@ -1,71 +1,74 @@
 """What the classifier and the regressor share: from a table and its owners to a model, by way of `solve`.
 
-Whose record is which is told by a column of labels, or dealt out by row number; never by what a record holds.
-Everything else that decides a run is public too: parameters, and how many records each owner has. The plan is made
-from those numbers alone; `_plan` is not even given the records. What is done to a record before the mechanism sees it
-is done to that record by itself: its row is scaled down to the public bound, its target brought into the public range.
+A column of labels or the row number determines the owner of a record; never the record's content.
+Everything else that decides a run is public too: parameters, and how many records each owner has. The plan is made from
+those numbers alone (`planner.fit`), by a function that is not even given the records. What is done to a record before
+the mechanism sees it is done to that record by itself: its row is scaled down to the public bound, its target brought
+into the public range.
 """
 
+import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from sottovoce._renamed import old_arguments
 from sottovoce._types import Array, IntArray, Matrix
 from sottovoce.data.tables import unit_rows
 from sottovoce.errors import DataError, PrivacyLeakWarning, SpecError
 from sottovoce.estimators import settings
+from sottovoce.estimators.composition import digest, paying, recomputed, remember
 from sottovoce.estimators.evaluation import Evaluates
-from sottovoce.estimators.settings import whole
-from sottovoce.estimators.spent import digest, paying, remember
+from sottovoce.estimators.explain import Explains
+from sottovoce.estimators.settings import PlanOptions, callers, whole
+from sottovoce.estimators.unusable import finite_cells, number_cells, warn_owner, without_rows
 from sottovoce.evaluation import Evaluation
-from sottovoce.planner import Choice, Facts
+from sottovoce.features import DENSE_CELLS, LINEAR, Additive, Features, densified
+from sottovoce.matrices import is_sparse, row_norms
+from sottovoce.planner import Choice
+from sottovoce.planner.features import Columns
+from sottovoce.planner.fit import FitRequest, plan_fit
+from sottovoce.planner.shared_settings import Weighing
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.losses import LOSSES, Loss
-from sottovoce.problem.regularisers import Euclidean
-from sottovoce.problem.shards import Shards, by_group
-from sottovoce.rows import is_sparse, row_norms
+from sottovoce.problem.people import group_rows
+from sottovoce.problem.regularizers import Euclidean
+from sottovoce.problem.scores import row_scores
+from sottovoce.problem.shards import Shards, by_group, owner_of_rows, partition
 from sottovoce.run.build import ROW_SLACK
-from sottovoce.run.result import Result
+from sottovoce.run.result import BUDGETED, Result
 from sottovoce.run.scale import Scale
 from sottovoce.run.solve import solve
 from sottovoce.run.spec import Execution, Spec
 
 
 def owners(
-    records: int, nodes: Any, n_nodes: int | str, units: NDArray[Any] | None = None
+    records: int, nodes: Any, n_nodes: int | str, user_ids: NDArray[Any] | None = None, *, seeded: bool
 ) -> tuple[IntArray, IntArray | None, tuple[str, ...]]:
     """Offsets, order and names of the nodes.
 
-    Without a column the table has one owner, or as many simulated ones as are asked for: row r goes to node r mod n,
-    so that a sorted table does not become lopsided nodes. People stay whole, and are dealt in the order of their ids:
-    by where their rows are, one person's rows would decide the nodes of all others. (Another id still may; `fit`
-    deals people out in simulations only.)
+    Without a column the table has one owner, or as many simulated ones as are requested (`problem.shards.partition`).
 
     Examples
     --------
-    >>> owners(5, None, 2)
+    >>> owners(5, None, 2, seeded=False)
     (array([0, 3, 5]), array([0, 2, 4, 1, 3]), ('0', '1'))
-    >>> owners(3, ["b", "a", "b"], "auto")
+    >>> owners(3, ["b", "a", "b"], "auto", seeded=False)
     (array([0, 1, 3]), array([1, 0, 2]), ('a', 'b'))
     """
     wanted = None if n_nodes == "auto" else whole(n_nodes, "n_nodes")
     if nodes is None:
         n = 1 if wanted is None else wanted
-        place = np.arange(records) if units is None else np.unique(units, return_inverse=True)[1].reshape(-1)
-        there = int(place.max()) + 1
-        if n > there:
-            what = "records" if units is None else "people"
-            raise DataError(f"{n} nodes cannot share {there} {what} (n_samples = {there}); take at most {there} nodes")
-        labels: NDArray[Any] = place % n
-    else:
-        labels = column(nodes, records, "nodes")
-    (offsets, order), names = by_group(labels)
+        return *partition(records, n, user_ids, seeded=seeded), tuple(map(str, range(n)))
+    (offsets, order), names = by_group(column(nodes, records, "nodes"))
     if wanted is not None and wanted != len(names):
         raise SpecError(f"nodes names {len(names)} owners, but n_nodes is {wanted}; leave n_nodes out")
     return offsets, order, tuple(names)
@@ -76,33 +79,75 @@ def column(labels: Any, records: int, name: str) -> NDArray[Any]:
     values = np.asarray(labels)
     if values.shape != (records,):
         raise DataError(f"{name} must be one label a record, {records} of them, but its shape is {values.shape}")
-    refuse_missing(values, name, "label")
+    check_no_missing(values, name, "label")
     return values.astype(np.str_) if values.dtype == object else values
 
 
-def refuse_missing(values: NDArray[Any], name: str, what: str) -> None:
+def of_somebody(user_ids: Any, private: bool, *columns: Any) -> list[Any]:
+    """Return person ids and these columns; a `private` run leaves out records without an id.
+
+    Refusing such a record would reveal it, and counting it as one more person would change the public number of people.
+    """
+    if user_ids is None or not private:
+        return [user_ids, *columns]
+    values = np.asarray(user_ids)
+    missing = np.array([_is_missing(value) for value in values.tolist()], dtype=bool)
+    if not missing.any() or missing.ndim > 1:
+        return [user_ids, *columns]
+    warn_owner(int(np.count_nonzero(missing)), "records have no id of a person and are left out")
+    rows = np.flatnonzero(~missing)
+    whole = [part if part is None or np.ndim(part) == 0 else _safe_indexing(part, rows) for part in columns]
+    return [values[rows].astype(np.str_), *whole]
+
+
+def _is_missing(value: Any) -> bool:
+    """None and what is not equal to itself: NaN, NaT, and pandas' NA, which refuses to be compared."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:
+        return True
+
+
+def check_no_missing(values: NDArray[Any], name: str, what: str) -> None:
     """Every record has its label: None and what is not equal to itself (NaN, NaT, NA) are none."""
     if values.dtype.kind not in "OfcmM" or (values.dtype != object and bool(np.all(values == values))):
         return
     for record, value in enumerate(values.tolist()):
-        try:
-            missing = value is None or bool(value != value)
-        except TypeError:  # pandas' NA refuses to be compared
-            missing = True
-        if missing:
+        if _is_missing(value):
             raise DataError(f"{name} has no {what} for record {record} (None or NaN); give every record one")
 
 
 ROW_NORM = 1.0
-"""The bound that rows are scaled down to where none is given: fixed, so that it tells of nobody."""
-LARGEST = 1e150
+"""The bound on rows if none is given: a constant, so that it reveals nothing about the data."""
+NO_ROW_NORM = 1e150
 """A bound that no row is over."""
 OBSERVATIONS = 40
-"""How often a run is looked at that is tracked."""
+"""The number of evaluations in a tracked run."""
 
 
-class Prepared(NamedTuple):
-    """A run before it is made: all but the shards is public."""
+class Posed(NamedTuple):
+    """The problem that an estimator poses: its records as the loss takes them, and what is public of it."""
+
+    targets: Array
+    loss: Loss
+    labels: tuple[Any, ...]
+    """What the targets stand for: classes, or the ends of a range."""
+    fixed: Mapping[str, Any]
+    """The parameters, with α in units of the loss that is minimized."""
+    outputs: int = 1
+    weights: Array | None = None
+    """What each record's loss is multiplied by, at most 1; None where all count the same."""
+    weighing: Weighing = Weighing()
+    private_scaling: bool = False
+    """Whether a share of the budget may go to the shape of the data."""
+    find_range: bool = False
+    """Whether one may go to the range of the targets."""
+    free: tuple[str, ...] = ()
+    """Settings that the planner may choose by itself."""
+
+
+class FitInputs(NamedTuple):
+    """A fit before it is made: all but the shards is public."""
 
     spec: Spec
     choice: Choice
@@ -126,12 +171,19 @@ class Last(NamedTuple):
     statements: tuple[PrivacyStatement, ...]
 
 
+def numbers_of_units(offsets: IntArray, order: IntArray | None, people: Any) -> tuple[int, ...]:
+    """How many records, or people, each node has."""
+    if people is not None:
+        offsets, _, _ = group_rows(people if order is None else people[order], offsets, None)
+    return tuple(np.diff(offsets).tolist())
+
+
 def leak(message: str) -> None:
     """Warn the caller of `fit` about something that was not given as public."""
-    warnings.warn(message, PrivacyLeakWarning, stacklevel=6)
+    warnings.warn(message, PrivacyLeakWarning, stacklevel=callers())
 
 
-class PrivateLinearModel(Evaluates, BaseEstimator):
+class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
     """A linear model trained by gossip under differential privacy; see `PrivateClassifier` and `PrivateRegressor`."""
 
     loss: str
@@ -141,45 +193,41 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
     epsilon: float | None
     delta: float | str
     trust: int | str
-    adversary: str
     n_nodes: int | str
-    graph: str
-    activation: str
-    batch: int | str
-    rounds: int | str
-    sampling: str
     row_norm: float | None
+    features: str
+    bounds: Any
+    pairs: Any
     on_violation: str
     fit_intercept: bool
     random_state: Any
     secure: bool | str
-    engine: str
-    track: bool
     warm_start: bool
     budget: Any
+    plan: PlanOptions | None
     _last: Last
     _column: ClassVar[float] = settings.INTERCEPT
     """B."""
 
-    def fit(self, X: Any, y: Any, nodes: Any = None, units: Any = None) -> Self:
+    @old_arguments
+    def fit(self, X: Any, y: Any, nodes: Any = None, user_ids: Any = None) -> Self:
         """Train on everybody's records.
 
         Parameters
         ----------
         X : records by features: array, sparse matrix or data frame
         y : one target a record
-        nodes : whose each record is, a column of labels, one node for each label. Without it the table has one owner,
-            or `n_nodes` simulated ones, to whom the rows are dealt in turn. Which owners there are and how many
-            records each has is public.
-        units : whose life each record is part of, a column of ids: a person's rows at a node are drawn, averaged and
-            clipped together, and the guarantee is for the whole person. Without it every record is a unit of its own.
+        nodes : the owner of each record, a column of labels, one node for each label. Without it the table has one
+            owner, or `n_nodes` simulated ones, to whom the rows are assigned in turn. The owners and their numbers of
+            records are public.
+        user_ids : the person id of each record: a person's rows at a node are drawn, averaged and clipped together, and
+            the guarantee covers the whole person. Without it the guarantee covers single records.
         """
-        return self._fit(X, y, nodes, units)
+        return self._fit(X, y, nodes, user_ids)
 
-    def _fit(self, X: Any, y: Any, nodes: Any, units: Any, sample_weight: Any = None) -> Self:
-        run = self._prepare(X, y, nodes, units, sample_weight)
-        spec = self._started(run.spec)
-        statements: tuple[PrivacyStatement, ...] = ()
+    def _fit(self, X: Any, y: Any, nodes: Any, user_ids: Any, sample_weight: Any = None) -> Self:
+        run = self._prepare(X, y, nodes, user_ids, sample_weight)
+        spec, statements = run.spec, tuple[PrivacyStatement, ...]()
         if self.warm_start and hasattr(self, "_last"):
             if self._last.problem != run.problem:
                 raise SpecError(
@@ -188,30 +236,54 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
                 )
             statements = self._last.statements
             again = settings.further(spec.seed, len(statements))
-            spec = spec.but(algorithm__distance=Euclidean(self._last.model), seed=again)
-        execution, secure = Execution(self.engine, OBSERVATIONS if self.track else None), self.secure is not False
-        with paying(self.budget, "fit", run.X, run.owner, (spec, run.shards)) as allow:
-            result = solve(spec, run.shards, execution=execution, secure=secure, allow=allow, nodes=run.nodes)
+            spec = spec.replace(algorithm__distance=Euclidean(self._last.model), seed=again)
+        options, secure = self._options, self.secure is not False
+        execution = Execution(options.engine, OBSERVATIONS if options.track else None)
+        with paying(self.budget, "fit", run.X, run.owner, (spec, run.shards)) as budget_check:
+            result = solve(
+                spec, run.shards, execution=execution, secure=secure, budget_check=budget_check, nodes=run.nodes
+            )
         self.plan_, self.spec_, self.nodes_ = run.choice, spec, np.array(run.nodes)
-        self.privacy_, self.history_ = result.statement, result.history
+        self.loss_, self.privacy_, self.history_ = str(spec.problem.loss), result.statement, result.history
         self._last = Last(run.problem, tuple(result.model.tolist()), (*statements, result.statement))
-        self.spent_ = remember(run.records, result.statement, run.owner)
-        self._trained, self._result, self._evaluations = run.records, result, list[Evaluation]()
-        self._keep(result.models)
-        self._learn(result)
+        self.spent_ = remember(run.records, result.statement, run.owner, against=recomputed(result))
+        self._result, self._evaluations = result, list[Evaluation]()
+        self._distributions = result.public.get("distribution")
+        self.features_ = "additive" if getattr(self._features, "degree", 1) > 1 else "linear"
+        self._keep(result)
+        return self
+
+    @property
+    def _options(self) -> PlanOptions:
+        """What of the plan was fixed by hand."""
+        if not isinstance(self.plan, PlanOptions | None):
+            raise SpecError(f"plan must be None or PlanOptions(rounds=…, batch=…), not {self.plan!r}")
+        return PlanOptions() if self.plan is None else self.plan
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name, `plan__rounds` and the like as well."""
+        moved = {name: params.pop(name) for name in settings.PLAN_OPTIONS & params.keys()}
+        if self.plan is None and params.get("plan") is None and any(name.startswith("plan__") for name in params):
+            self.plan = PlanOptions()
+            params.pop("plan", None)
+        super().set_params(**params)
+        self.plan = settings.with_moved(self.plan, moved, type(self).__name__)
         return self
 
     def to_result(self, features: tuple[str, ...] | None = None) -> Result:
         """The run as `sottovoce train` keeps it, with what new records need to meet its model: to report and verify."""
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None) if features is None else features
-        return replace(
+        paid = {} if self.budget is None else {BUDGETED: True}
+        made = replace(
             self._result,
+            environment=self._result.environment | paid,
             statement=self.privacy_,
-            classes=self._named(),
+            classes=self._labels() if hasattr(self, "classes_") else None,
             features=None if names is None else tuple(str(name) for name in names),
             scale=self._record_scale(),
         )
+        return made if made.classes is None else made.with_classes(self._class_order())
 
     def save(self, folder: str | Path, *, schema: str | Path | None = None, force: bool = False) -> Path:
         """Keep the fitted model in a folder, as `sottovoce train --out` does; `sottovoce.load` reads it back.
@@ -234,90 +306,133 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
         result.verify()
         return write([result], path, title, verified=True)
 
+    _features: Features = LINEAR
+    _distributions: Any = None
     _run_scale: Scale | None = None
     """Of a model that was not fitted here, but by `sottovoce train` or a node."""
 
     def _record_scale(self) -> Scale:
         """How new records meet the model."""
-        return self._run_scale or Scale(bound=self.row_norm_, unit=self.row_norm_)
+        bound = None if self._features else self.row_norm_  # expanded rows are within it by construction
+        return self._run_scale or Scale(bound=bound, unit=self.row_norm_)
 
-    def _named(self) -> tuple[Any, ...] | None:
-        """The classes of a result; None of a regression."""
-        return None
+    def _class_order(self) -> tuple[Any, ...]:
+        """The classes in the order in which they were given, which is that of a result."""
+        return ()
 
-    def _prepare(self, X: Any, y: Any, nodes: Any, units: Any, sample_weight: Any = None) -> Prepared:
+    def _prepare(self, X: Any, y: Any, nodes: Any, user_ids: Any, sample_weight: Any = None) -> FitInputs:
         if y is None:
             raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        key, self._run_scale = settings.seed(self.random_state), None
+        key, self._run_scale = self._seed(), None
+        X = self._checked(X, reset=True)
+        y = one_column(y)
+        if len(y) != X.shape[0]:
+            raise DataError(f"there are {X.shape[0]} records but {len(y)} targets; give one target a record")
+        private = key is None and self.epsilon is not None
+        user_ids, X, y, nodes, sample_weight = of_somebody(user_ids, private, X, y, nodes, sample_weight)
+        people = None if user_ids is None else column(user_ids, len(y), "user_ids")
+        offsets, order, names = owners(len(y), nodes, self.n_nodes, people, seeded=key is not None)
+        known, came, usable = digest(X, y), X, np.ones(len(y), dtype=bool)
+        if private:
+            X, y, usable = self._with_unusable_as_zero(X, y)
+        posed = self._pose(y, sample_weight, private)
+        weights = posed.weights
+        if not usable.all() and is_classifier(self):
+            weights = usable.astype(np.float64) if weights is None else weights * usable
+        X, columns = densified(X, DENSE_CELLS), self._columns()
+        sizes = numbers_of_units(offsets, order, people)
+        choice = plan_fit(self._request(posed, names, sizes, people is not None, is_sparse(X), columns))
+        self._features, self._distributions = choice.spec.problem.features, None
+        self.row_norm_ = self._features.norm if isinstance(self._features, Additive) else self._public_row_norm()
+        parts: tuple[Any, ...] = self._bounded(X, private) / self.row_norm_, posed.targets, people, weights
+        if order is not None:  # every owner's records together: a round reads slices, not scattered rows
+            parts = tuple(None if part is None else part[order] for part in parts)
+        rows, targets, people, weights = parts
+        shards = Shards.of(rows, targets, offsets, user_ids=people, weights=weights)
+        self._foreseen(choice, shards)
+        shards = posed.weighing.weighed(choice.spec, shards)
+        problem = (names, X.shape[1], self.row_norm_, bool(self.fit_intercept), posed.labels, shards.people)
+        owner = owner_of_rows((offsets, order))
+        return FitInputs(choice.spec.replace(seed=key), choice, names, problem, shards, known, owner, came)
+
+    def _with_unusable_as_zero(self, X: Matrix, y: NDArray[Any]) -> tuple[Matrix, NDArray[Any], NDArray[np.bool_]]:
+        """Records and targets that are all numbers, and which records have a usable target."""
+        y, usable = self._usable(y)
+        warn_owner(int(np.count_nonzero(~usable)), "records have no usable target and contribute zero")
+        return without_rows(finite_cells(X), ~usable), y, usable
+
+    def _usable(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Targets with a public one in place of each that cannot be used, and which can."""
+        raise NotImplementedError
+
+    def _seed(self) -> int | None:
+        """The seed of a simulation; parameters that contradict it are refused."""
+        key = settings.seed(self.random_state)
         if self.secure not in ("auto", True, False):
             raise SpecError(f"secure must be 'auto', True or False, not {self.secure!r}")
         if self.secure is True and key is not None:
             raise SpecError(
                 "a seed (random_state) can remove the noise, which is then not secure; leave one of them out"
             )
-        if self.track and key is None:
-            raise SpecError("track looks at the data outside the mechanism; make the run a simulation (random_state)")
-        X = self._checked(X, reset=True)
-        y = one_column(y)
-        if len(y) != X.shape[0]:
-            raise DataError(f"there are {X.shape[0]} records but {len(y)} targets; give one target a record")
-        people = None if units is None else column(units, len(y), "units")
-        offsets, order, names = owners(len(y), nodes, self.n_nodes, people)
-        if people is not None and nodes is None and len(names) > 1 and key is None:
+        if self._options.track and key is None:
             raise SpecError(
-                "people cannot be dealt out to simulated nodes in a run with a guarantee: another id in one place "
-                "would move others to other nodes; say with nodes whose each record is, or simulate (random_state)"
+                "plan.track evaluates the data outside the mechanism; make the run a simulation (random_state)"
             )
-        targets, outputs = self._targets(y)
-        weights = self._weights(targets, sample_weight)
-        self.row_norm_ = self._public_row_norm()
-        rows = self._bounded(X) / self.row_norm_
-        if order is not None:  # every owner's records together: a round reads slices, not scattered rows
-            rows, targets, people = rows[order], targets[order], None if people is None else people[order]
-            weights = None if weights is None else weights[order]
-        shards = Shards.of(rows, targets, offsets, units=people, weights=weights)
-        of = "records" if units is None else "people"
-        choice = self._plan(tuple(shards.sizes.tolist()), names, outputs, of, is_sparse(rows))
-        shards = self._weighed(choice.spec, shards)
-        problem = (names, X.shape[1], self.row_norm_, bool(self.fit_intercept), self._labels(), shards.people)
-        owner = np.repeat(np.arange(len(names)), np.diff(offsets))
-        if order is not None:
-            owner[order] = owner.copy()
-        return Prepared(choice.spec.but(seed=key), choice, names, problem, shards, digest(X, y), owner, X)
+        return key
 
-    def _plan(self, sizes: tuple[int, ...], names: tuple[str, ...], outputs: int, of: str, sparse: bool) -> Choice:
-        """The planner's choice from public numbers alone: that this takes no data is what keeps it private."""
-        epsilon, delta = settings.budget(self.epsilon, self.delta, sum(sizes))
-        self._refuse(sizes, names, epsilon, delta, of)
-        loss = self._loss(outputs)
-        facts = Facts(
+    def _request(
+        self,
+        posed: Posed,
+        names: tuple[str, ...],
+        sizes: tuple[int, ...],
+        people: bool,
+        sparse: bool,
+        columns: Columns | None,
+    ) -> FitRequest:
+        """What the plan is made from."""
+        options = self._options
+        return FitRequest(
             sizes=sizes,
-            features=self.n_features_in_ + bool(self.fit_intercept),
-            loss=loss,
-            epsilon=settings.NO_NOISE if epsilon is None else epsilon,
-            delta=delta,
-            outputs=outputs,
-            adversary=settings.watching(self.trust, self.adversary, len(sizes)),
-            graph="complete" if self.graph == "auto" else self.graph,
+            nodes=names,
+            features=self.n_features_in_,
+            loss=posed.loss,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            outputs=posed.outputs,
+            people=people,
+            adversary=settings.watching(self.trust, options.adversary, len(sizes)),
+            graph="complete" if options.graph == "auto" else options.graph,
             intercept=self._column if self.fit_intercept else 0.0,
-            shape=epsilon is not None and self._shaped(),
-            quantiles=self._narrowed() and epsilon is not None,
             penalty=settings.penalty_name(self.penalty),
-            weight=self._mean_weight(),
-            rarest=self._rarest(),
-            balance=None if epsilon is None else self._balance(),
+            fixed=settings.fixed(posed.fixed, min(sizes)),
+            weighing=posed.weighing,
+            private_scaling=posed.private_scaling,
+            find_range=posed.find_range,
             sparse=sparse,
-            free=() if epsilon is None else self._free(),
+            free=posed.free,
+            columns=columns,
+            wanted=self.features,
         )
-        return settings.plan(facts, epsilon is not None, self._given())
 
-    def _refuse(self, *public: Any) -> None:
-        """Nodes that would bring nothing but noise."""
-        settings.refuse_small_nodes(*public)
+    @property
+    def _width(self) -> int:
+        """How many features a row has under the map of columns."""
+        return self._features.width if isinstance(self._features, Additive) else int(self.n_features_in_)
 
-    def _free(self) -> tuple[str, ...]:
-        """What the planner may choose in place of what it is told."""
-        return ()
+    def _columns(self) -> Columns | None:
+        """What is public of the columns: which are numeric, between which bounds, and how long the others are."""
+        count, names = self.n_features_in_, getattr(self, "feature_names_in_", None)
+        numeric = settings.numeric_columns(self.bounds, count, names)
+        if not numeric:
+            if self.pairs is not None:
+                raise SpecError("pairs are of numeric columns, whose public bounds are not known; give bounds, too")
+            return None
+        rest, d = 0.0, len(numeric)
+        if d < count:
+            whole = self._public_row_norm()
+            rest = math.sqrt(whole**2 - d) if whole**2 > d * (1 + ROW_SLACK) else whole
+        encoded = all((low, high) == (-1.0, 1.0) for _, low, high in numeric) and self.row_norm is not None
+        return Columns(count, numeric, rest, encoded, settings.numeric_pairs(self.pairs, numeric, names))
 
     def _public_row_norm(self) -> float:
         if self.row_norm is not None:
@@ -329,13 +444,21 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
         )
         return ROW_NORM
 
-    def _bounded(self, X: Matrix) -> Matrix:
-        """Rows within the public bound: longer ones scaled down to it, each by itself, or refused."""
+    def _bounded(self, X: Matrix, private: bool = False) -> Matrix:
+        """Return rows within the public bound: scale longer ones down to it, each by itself, or refuse them.
+
+        A `private` fit refuses none, because that would reveal single records; only their owner gets a note.
+        """
         if self.on_violation not in ("clip", "raise"):
             raise SpecError(f"on_violation must be 'clip' or 'raise', not {self.on_violation!r}")
-        limit = self.row_norm_ if self._run_scale is None else self._run_scale.bound or LARGEST
+        if isinstance(self._features, Additive):
+            return self._features.rows(X, self._distributions)
+        limit = self.row_norm_ if self._run_scale is None else self._run_scale.bound or NO_ROW_NORM
         bounded = unit_rows(X, limit)
         if self.on_violation == "raise" and np.any(over := row_norms(X) > self.row_norm_ * (1 + ROW_SLACK)):
+            if private:
+                warn_owner(int(np.sum(over)), "rows are longer than row_norm and are scaled down to it")
+                return bounded
             raise DataError(
                 f"{np.sum(over)} of {len(over)} rows are over the public bound row_norm = {self.row_norm_:g}, row "
                 f"{np.argmax(over)} the first; give a larger bound, or on_violation='clip' to scale such rows down"
@@ -347,8 +470,16 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
         check_is_fitted(self)
         return np.asarray(self._bounded(self._checked(X, reset=False)) @ self.coef_.T) + self.intercept_
 
+    def _row_scores(self, X: Matrix) -> Array:
+        """The same for a release: each row's scores are a function of that row and the model alone, to the last bit."""
+        if isinstance(self._features, Additive):
+            return row_scores(self._features.rows(X, self._distributions), self.coef_, self.intercept_, NO_ROW_NORM)
+        bound = self.row_norm_ if self._run_scale is None else self._run_scale.bound or NO_ROW_NORM
+        return row_scores(X, self.coef_, self.intercept_, bound)
+
     def _checked(self, X: Any, reset: bool) -> Matrix:
         kinds = (np.float64, np.float32)
+        X = number_cells(X) if self.random_state is None and self.epsilon is not None else X
         return validate_data(self, X, accept_sparse="csr", dtype=kinds, ensure_all_finite=False, reset=reset)
 
     def _split(self, models: Array) -> tuple[Array, Array]:
@@ -357,60 +488,23 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
             return models / self.row_norm_, np.zeros(models.shape[:-1])
         return models[..., :-1] / self.row_norm_, self._column * models[..., -1]
 
-    def _targets(self, y: NDArray[Any]) -> tuple[Array, int]:
-        """Targets as the loss takes them, and how many outputs a record has."""
+    def _pose(self, y: NDArray[Any], sample_weight: Any, private: bool) -> Posed:
+        """The problem: targets as the loss takes them, weights, and what the parameters say of the plan.
+
+        In a `private` run nothing is refused because of one record.
+        """
         raise NotImplementedError
 
-    def _weights(self, targets: Array, sample_weight: Any) -> Array | None:
-        """What each record's loss is multiplied by, at most 1; None where all count the same."""
-        return None
-
-    def _mean_weight(self) -> float:
-        """The same on average, as far as that is public."""
-        return 1.0
-
-    def _rarest(self) -> float | None:
-        """Which share of that the rarest class has, where that is public."""
-        return None
-
-    def _balance(self) -> tuple[float, float] | None:
-        """How likely the second of two classes is and what part of all weight it has, where a threshold may do that."""
-        return None
-
-    def _weighed(self, spec: Spec, shards: Shards) -> Shards:
-        """The records with the weights that the plan leaves them."""
-        return shards
-
-    def _shaped(self) -> bool:
-        """Whether a share of the budget may go to the shape of the data."""
-        return False
-
-    def _narrowed(self) -> bool:
-        """Whether one may go to the range of the targets."""
-        return False
-
-    def _given(self) -> dict[str, Any]:
-        """The parameters, for the planner: α in units of the loss that is minimised."""
-        return self.get_params(deep=False)
-
-    def _started(self, spec: Spec) -> Spec:
-        """The run from where public numbers say that it may start."""
-        return spec
+    def _foreseen(self, choice: Choice, shards: Shards) -> None:
+        """Warn of a plan that is not foreseen to teach anything."""
 
     def _labels(self) -> tuple[Any, ...]:
         """What the targets stand for: classes, or the ends of a range."""
         raise NotImplementedError
 
-    def _loss(self, outputs: int) -> Loss:
-        """The loss; sets `loss_`."""
+    def _keep(self, result: Result) -> None:
+        """Set `coef_`, `intercept_` and what else can be made of what was released."""
         raise NotImplementedError
-
-    def _keep(self, models: Array) -> None:
-        """Set `coef_`, `intercept_` and their kin from every node's model."""
-        raise NotImplementedError
-
-    def _learn(self, result: Result) -> None:
-        """Set what else can be made of what was released."""
 
     def __sklearn_tags__(self) -> Any:
         """Sparse records are welcome; without a seed no two fits agree."""

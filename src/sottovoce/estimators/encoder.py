@@ -19,7 +19,7 @@ from sottovoce.errors import SpecError
 
 
 class PublicEncoder(TransformerMixin, BaseEstimator):
-    """Numbers, categories, flags, dates and words into rows of public bounds, for `PrivateClassifier` and its kin.
+    """Encode numbers, categories, flags, dates and words into rows of public bounds.
 
     Parameters
     ----------
@@ -30,6 +30,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
     ----------
     schema_ : the schema that was read
     row_norm_ : the length that no row can exceed: a public bound to give as `row_norm`
+    bounds_ : the public bounds of every feature that is a number or a date, None for the others: to give as `bounds`
     feature_names_in_, n_features_in_ : the columns that are taken
 
     Examples
@@ -49,7 +50,8 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
     (['age', 'ward=A', 'ward=B'], 1.414)
     >>> encoder.transform(patients).round(2)
     array([[-0.5 ,  1. ,  0. ], [-0.17,  0. ,  1. ], [ 0.5 ,  0. ,  0. ]])
-    >>> model = make_pipeline(encoder, PrivateClassifier(row_norm=encoder.row_norm_, classes=["no", "yes"]))
+    >>> public = {"row_norm": encoder.row_norm_, "bounds": encoder.bounds_, "classes": ["no", "yes"]}
+    >>> model = make_pipeline(encoder, PrivateClassifier(**public))
     """
 
     def __init__(self, schema: Any) -> None:
@@ -61,6 +63,8 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         if self.schema_.numbered:
             raise SpecError("this schema has numbered features (svmlight); give one with named columns")
         self.row_norm_ = float(self.schema_.row_norm)
+        numeric = set(self.schema_.numeric_features)
+        self.bounds_ = [(-1.0, 1.0) if place in numeric else None for place in range(self.schema_.m)]
         self.feature_names_in_ = np.array([column.name for column in self.schema_.columns], dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)
         return self

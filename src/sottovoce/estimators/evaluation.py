@@ -1,13 +1,14 @@
-"""`evaluate`: what a fitted model is worth on records that were held out, let out as noisy tallies.
+"""`evaluate`: evaluate a fitted model on records with known targets, by noisy counts.
 
-Who is protected twice over is nobody: a record is either trained on or held out. Replace one, and one of the two uses
-changes; so each record has the ε of the one use that is made of it, and the larger of the two covers everybody. That
-holds where rows are held out without a look at what they hold, as by their place in the table, and where no record is
-in both. Who evaluates on the table that was trained on is refused; a part of it, in another order, is not known again.
+Nothing checks whether the model was trained on these records: the answer would reveal it. By default each record counts
+as used for both, so that training and evaluation are two releases, the second chosen after the first was seen. With
+`disjoint=True` the caller declares that no record is in both. Replacing a record then changes only one of the two uses,
+so that one ε, that of this use, holds for each record.
 
-A model may be evaluated again, and other models on the same records: that adds up, and `Spent` says to what.
+A model may be evaluated again, and other models on the same records: that adds up, and `spent` says to what.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,40 +16,56 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
+from sottovoce._renamed import old_arguments
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.estimators import settings
-from sottovoce.estimators.spent import KNOWN, digest, paying, remember
+from sottovoce.estimators.composition import digest, fits_of, paying, remember
+from sottovoce.estimators.unusable import class_codes, real_numbers, warn_owner
 from sottovoce.evaluation import Evaluation, Held, Model, Tally, seeded
-from sottovoce.evaluation import evaluate as ask_all
-from sottovoce.privacy.release import ADVERSARIES, Gaussian, Law, Setting
+from sottovoce.evaluation import evaluate as evaluate_all
+from sottovoce.evaluation.private import ROUNDING
+from sottovoce.privacy.events import Event
+from sottovoce.privacy.release import ADVERSARIES, Gaussian, MechanismContext, NoiseMechanism
 from sottovoce.privacy.sampling import Full
-from sottovoce.privacy.statement import PERSON, RECORD, statement_of, with_held_out
+from sottovoce.privacy.statement import PERSON, RECORD, PrivacyStatement, statement_of, with_evaluation, with_held_out
+from sottovoce.privacy.strength import Observer, release_against
+from sottovoce.problem.people import first_rows
+from sottovoce.problem.shards import owner_of_rows, partition
+from sottovoce.run.result import BUDGETED
 
 
 class Evaluates:
     """What the classifier and the regressor have in common once they are fitted."""
 
+    @old_arguments
     def evaluate(
         self,
         X: Any,
         y: Any,
         nodes: Any = None,
-        units: Any = None,
+        user_ids: Any = None,
         *,
         epsilon: float | None = None,
-        ask: str = "auto",
+        metrics: str = "auto",
+        positive: Any = None,
+        disjoint: bool = False,
     ) -> Evaluation:
-        """Private figures of this model on held-out records: accuracy, confusion matrix, AUC, R², with intervals.
+        """Private figures of this model on labeled records: accuracy, confusion matrix, AUC, R², with intervals.
 
         Parameters
         ----------
-        X, y : records that were not trained on, and their targets
-        nodes : whose each record is, by the names that `fit` was given. Without it rows are dealt as `fit` deals them
-        units : whose life each record is part of; a person is asked about one record, the first of theirs
-        epsilon : ε for the held-out records, at the δ of the fit; by default that of the fit, which covers both
-        ask : 'right' (the accuracy, with the least noise), 'confusion' or, of two classes, 'scores' (everything,
+        X, y : records and their targets
+        nodes : the owner of each record, by the names that `fit` was given. Without it rows, or people, are partitioned
+            over the nodes as in `fit`
+        user_ids : the person id of each record; of each person only the first record is evaluated
+        epsilon : ε for these records, at the δ of the fit; by default that of the fit
+        metrics : 'right' (the accuracy, with the least noise), 'confusion' or, of two classes, 'scores' (everything,
             thresholds and calibration too); 'squares' of a regression. 'auto' is the most that there is
+        positive : of two classes, the one that recall, precision, average precision and thresholds are about; by
+            default the last of `classes` as it was given
+        disjoint : declare that no record (of a guarantee for people: no person) was trained on. Then one ε covers
+            training and evaluation, provided that this is true; otherwise both add up
 
         Returns
         -------
@@ -61,44 +78,78 @@ class Evaluates:
         >>> X = rng.uniform(-1, 1, (6000, 2))
         >>> y = X[:, 0] > X[:, 1]
         >>> model = PrivateClassifier(row_norm=1.5, classes=[False, True], random_state=0).fit(X[:4000], y[:4000])
-        >>> found = model.evaluate(X[4000:], y[4000:])
+        >>> found = model.evaluate(X[4000:], y[4000:], disjoint=True)
         >>> found.accuracy.value > 0.9, abs(found.statement.epsilon - 1) < 0.01
         (True, True)
+        >>> round(model.evaluate(X[4000:], y[4000:]).statement.epsilon, 3)
+        1.475
         """
-        return _evaluate(self, X, y, nodes, units, epsilon, ask)
+        joined = with_declared if disjoint else with_evaluation
+        return evaluated(self, X, y, (nodes, user_ids), epsilon, (metrics, positive), joined, held_out=disjoint)
 
 
-def _evaluate(model: Any, X: Any, y: Any, nodes: Any, units: Any, given: float | None, ask: str) -> Evaluation:
+Joined = Callable[[PrivacyStatement, Mapping[int, Event]], PrivacyStatement]
+"""The statement of training and evaluation, from that of the training and the events of the evaluation by node."""
+
+
+def with_declared(statement: PrivacyStatement, events: Mapping[int, Event]) -> PrivacyStatement:
+    """Training and evaluation that the caller declares to share no record."""
+    return with_held_out(statement, events, declared=True)
+
+
+def evaluated(
+    model: Any,
+    X: Any,
+    y: Any,
+    whose: tuple[Any, Any],
+    given: float | None,
+    question: tuple[str, Any],
+    joined: Joined,
+    held_out: bool,
+) -> Evaluation:
+    """`Evaluates.evaluate`, by a rule for the statement; `whose` is (nodes, units), `question` is (ask, positive)."""
+    from sottovoce.estimators.base import column, of_somebody, one_column
+
     check_is_fitted(model)
-    known = digest_of(model, X, y)
-    if known == model._trained:
+    if model._result.environment.get(BUDGETED) and model.budget is None:
         raise PrivacyError(
-            "these are the records that the model was trained on, which an evaluation would use a second time; hold "
-            "some records out of fit, and evaluate on those"
+            "this model was paid from a budget, and so is its evaluation; name the ledger: "
+            "model.set_params(budget=Budget(path=…))"
         )
+    user_ids, X, y, nodes = of_somebody(whose[1], model.spec_.seed is None, X, y, whose[0])
+    known = digest_of(model, X, y)
     epsilon, _ = settings.budget(model.epsilon if given is None else given, "auto", 1)
     if epsilon is None:
         raise PrivacyError("an evaluation needs an epsilon of its own where the fit had none; give epsilon")
-    if units is None and model.privacy_.unit == PERSON.name:
+    if user_ids is None and model.privacy_.unit == PERSON.name:
         raise PrivacyError(
-            "the model's guarantee is for people, each with all of their rows; say with units whose each held-out "
-            "record is, and each person is asked about one record"
+            "the model's guarantee is for people, each with all of their rows; give the person id of each held-out "
+            "record by user_ids: one record of each person is evaluated"
         )
-    held, public, people = held_out(model, X, y, nodes, units)
+    y = one_column(y)
+    people = None if user_ids is None else column(user_ids, len(y), "user_ids")
+    owner = owners_of(model, len(y), nodes, people)
+    held, public = held_out_records(model, X, y, owner, people)
+    metrics, positive = question
+    public = public.with_positive(positive)
     there, said, seed = np.unique(held.owner), model.privacy_, model.spec_.seed
     own = held._replace(owner=np.searchsorted(there, held.owner))
     sizes = np.bincount(own.owner)
     tally = Tally.of(sizes, epsilon, said.delta, ADVERSARIES.read(said.adversary), law_of(model, there, sizes))
-    keys = seeded(seed, len(KNOWN[known].statements) if known in KNOWN else 0)
-    whole = with_held_out(said, dict(zip(there.tolist(), tally.events, strict=True)))
-    unit = PERSON if people else RECORD
+    keys = seeded(seed, fits_of(known, seed is not None))
+    whole = joined(said, dict(zip(there.tolist(), tally.events, strict=True)))
+    unit = RECORD if people is None else PERSON
     alone = statement_of(tally.events, said.delta, said.adversary, seed is not None, unit, seed is None)
-    mine = np.searchsorted(there, owners_of(model, len(y), nodes))
-    with paying(model.budget, "evaluation", model._checked(X, reset=False), mine, held_out=True) as allow:
-        if allow is not None:
-            allow(alone)
-        found = ask_all(tally, own, public, keys, ask)
-    spent = remember(known, alone, mine)
+    mine = np.searchsorted(there, owner)
+    with paying(model.budget, "evaluation", held_out=held_out) as budget_check:
+        if budget_check is not None:
+            budget_check(alone)
+        found = evaluate_all(tally, own, public, keys, metrics)
+
+    def against(target: Observer) -> list[Event]:
+        return release_against(tally.release, target).events(tally.sizes, np.ones(len(tally.sizes), dtype=np.int64))
+
+    spent = remember(known, alone, mine, against=against)
     done = replace(found, statement=whole, spent=spent.epsilon)
     model._evaluations.append(done)
     return done
@@ -109,57 +160,57 @@ def digest_of(model: Any, X: Any, y: Any) -> bytes:
     return digest(model._checked(X, reset=False), np.asarray(y))
 
 
-def held_out(model: Any, X: Any, y: Any, nodes: Any, units: Any) -> tuple[Held, Model, bool]:
-    """The records as they are asked, what is public of the model, and whether units are people."""
-    from sottovoce.estimators.base import column, one_column
-
-    y = one_column(y)
-    owner = owners_of(model, len(y), nodes)
-    reach = np.linalg.norm(np.atleast_2d(model.coef_), axis=1) * model.row_norm_
+def held_out_records(model: Any, X: Any, y: Array, owner: IntArray, people: Any) -> tuple[Held, Model]:
+    """The records as they are evaluated, one of each person at each node, and what is public of the model."""
+    X, private = model._checked(X, reset=False), model.spec_.seed is None
+    if X.shape[0] != len(y):
+        raise DataError(f"there are {X.shape[0]} records but {len(y)} targets; give one target a record")
+    if people is not None:
+        first = first_rows(owner, people)
+        X, y, owner = X[first], y[first], owner[first]
+    scores = model._row_scores(X)
     if is_classifier(model):
-        scores, targets = model.decision_function(X), codes(model.classes_, y)
-        at = float(model.threshold_)
+        reach = np.linalg.norm(np.atleast_2d(model.coef_), axis=1) * model.row_norm_
         constant = float(np.ravel(model.intercept_)[0])
         ends = constant - float(reach[0]) - ROUNDING, constant + float(reach[0]) + ROUNDING
-        two = scores.ndim == 1
-        public = Model(len(model.classes_), *ends, model.link_ if two else None, at)
-    else:
-        if model.target_range_ is None:
-            raise SpecError("the folder of this model does not say in which public range its targets are; fit it anew")
-        low, high = model.target_range_
-        both = (np.asarray(values, dtype=np.float64) for values in (model.predict(X), y))
-        scores, targets = ((2 * values - low - high) / (high - low) for values in both)
-        public = Model(0)
-    if len(scores) != len(y):
-        raise DataError(f"there are {len(scores)} records but {len(y)} targets; give one target a record")
-    if not np.all(np.isfinite(targets)):
+        two, at = len(model.classes_) == 2, float(model.threshold_)
+        labels = tuple(model.classes_.tolist())
+        public = Model(len(labels), *ends, model.link_ if two else None, at, labels)
+        public = public.with_positive(model._class_order()[-1]) if two else public
+        return Held(owner, scores[:, 0] if two else scores, codes(model.classes_, y, private)), public
+    if model.target_range_ is None:
+        raise SpecError("the folder of this model does not say in which public range its targets are; fit it anew")
+    low, high = model.target_range_
+    y = real_numbers(y)
+    warn_owner(int(np.count_nonzero(np.isnan(y))) if private else 0, "records have no usable target")
+    if not private and not np.all(np.isfinite(y)):
         raise DataError("the targets hold NaN or infinite values; drop those records first")
-    held = Held(owner, scores, targets)
-    return (held, public, False) if units is None else (held.of_people(column(units, len(y), "units")), public, True)
+    with np.errstate(over="ignore"):  # overflows are clipped; a warning would reveal them
+        scores, targets = ((2 * values - low - high) / (high - low) for values in (scores, y))
+    return Held(owner, scores, targets), Model(0, targets=(float(low), float(high)))
 
 
-ROUNDING = 1e-9
-"""By which a score may be over its bound: what is over falls into the last bin in any case."""
-
-
-def codes(classes: Any, y: Any) -> Array:
-    """Class numbers."""
-    found = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
-    strange = np.flatnonzero(classes[found] != y)
-    if strange.size:
+def codes(classes: Any, y: Any, private: bool) -> Array:
+    """Class numbers; −1 for a label that the model does not know, which a simulation refuses."""
+    found = class_codes(classes, y)
+    strange = np.flatnonzero(found < 0)
+    if strange.size and not private:  # with a guarantee a refusal would be an output
         raise DataError(
             f"y holds the class {np.asarray(y)[strange].tolist()[0]!r} in record {strange[0]}, which the model does "
             "not know; drop the record"
         )
-    return found.astype(np.float64)
+    warn_owner(len(strange), "records have a label that the model does not know, and count as none of its classes")
+    return found
 
 
-def owners_of(model: Any, records: int, nodes: Any) -> IntArray:
+def owners_of(model: Any, records: int, nodes: Any, people: Any) -> IntArray:
     """The node number of every held-out record."""
     from sottovoce.estimators.base import column
 
     if nodes is None:
-        return np.arange(records) % len(model.nodes_)
+        user_ids = records if people is None else len(np.unique(people))
+        n = min(len(model.nodes_), user_ids)
+        return owner_of_rows(partition(records, n, people, seeded=model.spec_.seed is not None))
     names = column(nodes, records, "nodes").astype(np.str_)
     known = {name: i for i, name in enumerate(model.nodes_.tolist())}
     strange = [name for name in names.tolist() if name not in known]
@@ -168,14 +219,16 @@ def owners_of(model: Any, records: int, nodes: Any) -> IntArray:
     return np.array([known[name] for name in names.tolist()], dtype=np.int64)
 
 
-def law_of(model: Any, there: IntArray, sizes: IntArray) -> Law:
-    """Noise of each node's own, or cancelled between pairs as in training."""
-    from sottovoce.privacy.pairs import PairsLaw  # for those who need it
+def law_of(model: Any, there: IntArray, sizes: IntArray) -> NoiseMechanism:
+    """Return each node's own noise, or pairwise canceling noise as in training."""
+    from sottovoce.privacy.pairs import PairsChoice  # loaded only if needed
 
     privacy, n = model.spec_.privacy, len(model.nodes_)
-    if not isinstance(privacy.law, PairsLaw):
+    if not isinstance(privacy.law, PairsChoice):
         return Gaussian()
     if len(there) < n:
         raise SpecError("noise that nodes cancel between them needs all of them; let every node hold records out")
     graph = model.spec_.network.graph(n)  # what is summed are counts: means times sizes
-    return privacy.law.on(Setting(graph, Full(), sizes, 1, adversary=privacy.adversary, scale=sizes.astype(float)))
+    return privacy.law.on(
+        MechanismContext(graph, Full(), sizes, 1, adversary=privacy.adversary, scale=sizes.astype(float))
+    )

@@ -19,21 +19,23 @@ from sklearn.utils.validation import check_is_fitted
 from sottovoce._types import Array
 from sottovoce.errors import DataError, SpecError
 from sottovoce.estimators import settings
-from sottovoce.estimators.base import PrivateLinearModel, known_loss, leak
+from sottovoce.estimators.base import Posed, PrivateLinearModel, known_loss, leak
+from sottovoce.estimators.settings import PlanOptions, accepts_moved, callers
+from sottovoce.estimators.unusable import real_numbers
+from sottovoce.limits import LENGTH
 from sottovoce.planner.choose import Choice
 from sottovoce.planner.regression import EXPLAINED
-from sottovoce.planner.terms import target_scale
+from sottovoce.planner.shared_settings import target_scale
 from sottovoce.problem import losses
 from sottovoce.problem.least_squares import NoisyLeastSquares
-from sottovoce.problem.losses import Loss
+from sottovoce.problem.shards import Shards
 from sottovoce.run.result import Result
 from sottovoce.run.scale import Scale
-from sottovoce.run.targets import Narrowed
-from sottovoce.within import LENGTH
+from sottovoce.run.target_range import TargetRange
 
 LOSSES = "auto, huber, absolute, quantile, squared"
 TARGET_BOUNDS = (-1.0, 1.0)
-"""The range that targets are clipped to where none is given: fixed, so that it tells of nobody."""
+"""The range of targets if none is given: a constant, so that it reveals nothing about the data."""
 
 
 class PrivateRegressor(RegressorMixin, PrivateLinearModel):
@@ -41,7 +43,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
 
     Targets are clipped to the public range `target_bounds` and mapped to [−1, 1], rows divided by `row_norm`; losses
     and `alpha` speak of that scaled problem, `coef_` and `intercept_` of the original one. Where the range may be far
-    too wide, `target_scale="private"` looks for a narrower one.
+    too wide, `target_scale="private"` searches for a narrower one.
 
     Parameters
     ----------
@@ -51,29 +53,34 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         that errs by more than a threshold pulls no harder: the squared loss's is chosen by the plan
     method : "descent", many rounds of noisy gradients; "statistics", one release of the products of all columns, for
         the squared loss; "mean", the best constant; "auto" is what public numbers say will lose least
-    penalty, alpha, l1_ratio : "l2", "l1", "elasticnet" or None, with weight `alpha`. The intercept is penalised too
+    penalty, alpha, l1_ratio : "l2", "l1", "elasticnet" or None, with weight `alpha`. The intercept is penalized, too
     trust : whom the owners trust: "nobody" (every message may be read, every other node be curious), "majority" or a
-        number (so many nodes may collude, the others keep secrets that they share in pairs), or "centre" (one node
+        number (so many nodes may collude, the others keep secrets that they share in pairs), or "center" (one node
         holds all records)
-    adversary : the same by the name of who is watching, such as "transcript"; "auto" follows from `trust`
-    n_nodes : to how many simulated owners rows are dealt in turn where `fit` is given no `nodes`; "auto" is one owner
-    graph, activation : who is linked with whom, and who speaks in a round, such as "ring" and "matching(2)"
-    batch, rounds, sampling : records a round, how many rounds; "poisson", "fixed" or "full"
+    n_nodes : to how many simulated owners rows are assigned in turn where `fit` is given no `nodes`; "auto" is one
+        owner
     row_norm : a public bound on the length of a row. Without it rows are scaled down to length 1, with a warning
     target_bounds : a public range (low, high) of the targets, clipped to it. Without it (−1, 1), with a warning
     target_scale : "public", `target_bounds` as they are; "private", a narrower range within them, from noisy counts of
         the targets that a share of the budget is spent on where that can pay; or that share. Losses, `alpha`, `r2_`,
         intervals and evaluations then speak of targets clipped to the narrower range
+    features : "linear", "additive" (functions of every numeric column) or "auto", which chooses from public numbers and
+        is linear where no bounds are known
+    bounds : public bounds of numeric columns: {name: (low, high)}, one pair for all columns, or a list with a pair or
+        None for each; of encoded columns `encoder.bounds_`. With bounds `row_norm` is of rows whose numeric columns
+        are in [−1, 1], √3 for three columns: the other columns are scaled down to what it leaves beside these
+    pairs : pairs of numeric columns that interact in an additive model, by name or place, [("age", "dose")]; "all" of
+        them; None for none
     on_violation : "clip" scales a row over the bound down to it, in `fit` and `predict`; "raise" refuses it
     fit_intercept : whether there is a constant term
     random_state : None draws secret noise; a whole number makes a simulation, and the statement says so
     secure : whether noise and sums are exact and the generator a cryptographic one, so that the guarantee holds of the
         bits of the model; "auto": wherever there is no `random_state`. False is faster, and the statement says so
-    engine : "auto", "reference" or "nodes"; "compiled" is for runs that are not secure
-    track : whether to keep `history_`, in simulations only
     warm_start : whether a further `fit` starts from the model of the last one; see `spent_`
     budget : a `Budget(epsilon, delta, path)` that every fit and evaluation is paid from, before it is made; what would
         pass it is refused. The same ledger serves other estimators, processes and the command
+    plan : `PlanOptions`: rounds, batch, graph and other parts of the plan that are fixed by hand. These were parameters
+        of this class until 0.3, and are still taken as such
 
     Attributes
     ----------
@@ -81,8 +88,9 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     node_coef_, node_intercept_ : every node's own model
     n_features_in_, feature_names_in_ : as in scikit-learn
     nodes_ : the nodes' names
-    row_norm_, target_bounds_ : the bounds that were used
-    target_range_ : within them, the range that targets were clipped to: all of it, or what noisy counts of them told
+    row_norm_, target_bounds_ : the bounds that were used; of an additive model, on a row of functions
+    features_ : "linear" or "additive"
+    target_range_ : the range that targets were clipped to: `target_bounds_`, or a narrower one found from noisy counts
     method_ : which method it was fitted by
     r2_ : R² on the training records, estimated from the released statistics and their known noise, at no further cost;
         None after a descent, and where noise hides how far targets differ
@@ -105,6 +113,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     target_bounds: tuple[float, float] | None
     target_scale: str | float
 
+    @accepts_moved
     def __init__(
         self,
         epsilon: float | None = 1.0,
@@ -116,24 +125,20 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         alpha: float | str = "auto",
         l1_ratio: float | str = "auto",
         trust: int | str = "nobody",
-        adversary: str = "auto",
         n_nodes: int | str = "auto",
-        graph: str = "auto",
-        activation: str = "auto",
-        batch: int | str = "auto",
-        rounds: int | str = "auto",
-        sampling: str = "auto",
         row_norm: float | None = None,
+        features: str = "auto",
+        bounds: Any = None,
+        pairs: Any = None,
         target_bounds: tuple[float, float] | None = None,
         target_scale: str | float = "public",
         on_violation: str = "clip",
         fit_intercept: bool = True,
         random_state: Any = None,
         secure: bool | str = "auto",
-        engine: str = "auto",
-        track: bool = False,
         warm_start: bool = False,
         budget: Any = None,
+        plan: PlanOptions | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -143,24 +148,20 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         self.alpha = alpha
         self.l1_ratio = l1_ratio
         self.trust = trust
-        self.adversary = adversary
         self.n_nodes = n_nodes
-        self.graph = graph
-        self.activation = activation
-        self.batch = batch
-        self.rounds = rounds
-        self.sampling = sampling
         self.row_norm = row_norm
+        self.features = features
+        self.bounds = bounds
+        self.pairs = pairs
         self.target_bounds = target_bounds
         self.target_scale = target_scale
         self.on_violation = on_violation
         self.fit_intercept = fit_intercept
         self.random_state = random_state
         self.secure = secure
-        self.engine = engine
-        self.track = track
         self.warm_start = warm_start
         self.budget = budget
+        self.plan = plan
 
     def predict(self, X: Any) -> Array:
         """The target of every record, as the linear model has it."""
@@ -171,8 +172,8 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
 
         They count three things: how far targets scatter about the model, as estimated from the released statistics; how
         far noise and chance may have moved the model at this record; and how far noise may have misled the estimate, by
-        one deviation of it. Targets that scatter like a normal law are covered as often as asked, or more, on average
-        over the noise: a single release may be so unlucky that fewer are.
+        one deviation of it. Targets that scatter like a normal law are covered as often as requested, or more, on
+        average over the noise: a single release may be so unlucky that fewer are.
 
         Parameters
         ----------
@@ -225,11 +226,11 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         coefficients (alphas, features) and constant terms (alphas,)
         """
         found, name = self._statistics(), settings.penalty_name(self.penalty if penalty is None else penalty)
-        hs = [settings.regulariser(name, float(alpha), l1_ratio) for alpha in np.ravel(alphas)]
+        hs = [settings.regularizer(name, float(alpha), l1_ratio) for alpha in np.ravel(alphas)]
         models = np.stack([fit.x for fit in found.path(hs)])
-        if found.m < self.n_features_in_ + bool(self.fit_intercept):
-            models = np.concatenate([np.zeros((len(models), self.n_features_in_)), models], axis=1)
-        coef, constant = self._scaled(models if self._found is None else self._found.back(models))
+        if found.m < self._width + bool(self.fit_intercept):
+            models = np.concatenate([np.zeros((len(models), self._width)), models], axis=1)
+        coef, constant = self._scaled(models if self._found is None else self._found.inverse_transform(models))
         return coef, constant
 
     def _statistics(self) -> NoisyLeastSquares:
@@ -241,7 +242,15 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
             )
         return self.statistics_
 
-    def _targets(self, y: NDArray[Any]) -> tuple[Array, int]:
+    def _usable(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        found, (low, high) = (
+            real_numbers(y),
+            _range(TARGET_BOUNDS if self.target_bounds is None else self.target_bounds),
+        )
+        usable = np.isfinite(found)
+        return np.where(usable, found, low / 2 + high / 2), usable
+
+    def _pose(self, y: NDArray[Any], sample_weight: Any, private: bool) -> Posed:
         try:
             y = y.astype(np.float64)
         except (TypeError, ValueError):
@@ -255,7 +264,18 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
             )
         self.target_bounds_ = _range(TARGET_BOUNDS if self.target_bounds is None else self.target_bounds)
         low, high = self.target_bounds_
-        return np.clip((2 * y - low - high) / (high - low), -1.0, 1.0), 1
+        with np.errstate(over="ignore"):  # overflows are clipped; a warning would reveal them
+            targets = np.clip((2 * y - low - high) / (high - low), -1.0, 1.0)
+        fixed = self.get_params(deep=False) | self._options.get_params()
+        if self.warm_start and hasattr(self, "_last") and self.method == "auto":
+            fixed |= {"method": "descent"}  # which goes on from another fit's model
+        return Posed(
+            targets=targets,
+            loss=losses.LOSSES.make("squared") if self.loss == "auto" else known_loss(self.loss, "real", LOSSES),
+            labels=self._labels(),
+            fixed=fixed,
+            find_range=target_scale(self.target_scale) is None,
+        )
 
     def _labels(self) -> tuple[Any, ...]:
         return self.target_bounds_
@@ -263,32 +283,16 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     def _record_scale(self) -> Scale:
         return self._run_scale or replace(super()._record_scale(), targets=self.target_bounds_)
 
-    def _narrowed(self) -> bool:
-        return target_scale(self.target_scale) is None
-
-    def _refuse(self, *public: Any) -> None:
-        """Nobody: where noise hides all that nodes could say, the plan is a constant."""
-
-    def _plan(self, sizes: tuple[int, ...], names: tuple[str, ...], outputs: int, of: str, sparse: bool) -> Choice:
-        choice = super()._plan(sizes, names, outputs, of, sparse)
+    def _foreseen(self, choice: Choice, shards: Shards) -> None:
         if self.epsilon is not None and choice.predicted >= EXPLAINED and self.method != "mean":
+            of = "people" if shards.people else "records"
             warnings.warn(
-                f"at epsilon = {self.epsilon:g} {sum(sizes)} {of} are not foreseen to teach more than the mean of "
-                "their targets, or part of it: the model stays near the middle of their range; give a larger epsilon, "
-                "or bring more of them together",
+                f"at epsilon = {self.epsilon:g} {int(shards.sizes.sum())} {of} are not foreseen to teach more than the "
+                "mean of their targets, or part of it: the model stays near the middle of their range; give a larger "
+                "epsilon, or bring more of them together",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=callers(),
             )
-        return choice
-
-    def _loss(self, outputs: int) -> Loss:
-        loss = losses.LOSSES.make("squared") if self.loss == "auto" else known_loss(self.loss, "real", LOSSES)
-        self.loss_ = str(loss)
-        return loss
-
-    def _keep(self, models: Array) -> None:
-        self.node_coef_, self.node_intercept_ = self._scaled(models)
-        self.coef_, self.intercept_ = self.node_coef_.mean(axis=0), float(self.node_intercept_.mean())
 
     def _scaled(self, models: Array) -> tuple[Array, Array]:
         """Weights and constant terms in the units of records and targets."""
@@ -297,12 +301,9 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         coef, constant = self._split(models)
         return half * coef, half * constant + (low + high) / 2
 
-    def _given(self) -> dict[str, Any]:
-        """A fit that goes on from another's model descends from there."""
-        further = self.warm_start and hasattr(self, "_last") and self.method == "auto"
-        return super()._given() | ({"method": "descent"} if further else {})
-
-    def _learn(self, result: Result) -> None:
+    def _keep(self, result: Result) -> None:
+        self.node_coef_, self.node_intercept_ = self._scaled(result.models)
+        self.coef_, self.intercept_ = self.node_coef_.mean(axis=0), float(self.node_intercept_.mean())
         self.method_ = {"dual_averaging": "descent"}.get(name := result.spec.algorithm.method.name, name)
         self._found = _found(result)
         self.target_range_ = self.target_bounds_
@@ -314,7 +315,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         self.r2_: float | None = None
         if result.statistics is None:
             return
-        m = self.n_features_in_ * (self.method_ != "mean") + bool(self.fit_intercept)
+        m = self._width * (self.method_ != "mean") + bool(self.fit_intercept)
         intercept = result.spec.problem.intercept
         weight = dict(result.spec.algorithm.method.numbers).get("weight", intercept)
         self.statistics_ = NoisyLeastSquares.of(result.statistics, m, result.public["noise"], weight, intercept)
@@ -322,12 +323,12 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         self.r2_ = self.statistics_.r2(self._fit_)
 
 
-def _found(result: Result) -> Narrowed | None:
+def _found(result: Result) -> TargetRange | None:
     """The range, within [−1, 1], that the run was made in units of; None where that is all of it."""
     if "targets" not in result.public:
         return None
     low, high = result.public["targets"]
-    return Narrowed(low, high, result.spec.problem.row_norm, result.spec.problem.intercept)
+    return TargetRange(low, high, result.spec.problem.row_norm, result.spec.problem.intercept)
 
 
 def _range(bounds: Any) -> tuple[float, float]:

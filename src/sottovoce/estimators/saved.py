@@ -18,18 +18,20 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from sottovoce._renamed import loaded_parameters, saved_parameters
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.data.schema import Schema, read_schema
 from sottovoce.errors import DataError, SpecError
 from sottovoce.estimators.base import Last, PrivateLinearModel
 from sottovoce.estimators.classifier import PrivateClassifier
 from sottovoce.estimators.regressor import PrivateRegressor
-from sottovoce.estimators.spent import Spent
+from sottovoce.estimators.settings import PLAN_OPTIONS, PlanOptions
 from sottovoce.evaluation import Evaluation
 from sottovoce.evaluation.curves import public_link
+from sottovoce.features import Additive
 from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.statement import PERSON, PrivacyStatement
-from sottovoce.run.result import ESTIMATOR, EVALUATION, Result, belonging
+from sottovoce.run.result import ESTIMATOR, EVALUATION, Result, belonging, belonging_object
 
 KINDS: dict[str, type[Any]] = {"PrivateClassifier": PrivateClassifier, "PrivateRegressor": PrivateRegressor}
 LABELS = (str, int, float, bool)
@@ -73,7 +75,7 @@ def save(model: Any, folder: str | Path, *, schema: str | Path | None = None, fo
     columns = model._result.features if model._run_scale is not None else None
     if schema is not None:
         columns = _fitting(read_schema(schema), model).features
-    odd = [label for label in model._named() or () if not isinstance(label, LABELS)]
+    odd = [label for label in getattr(model, "classes_", np.empty(0)).tolist() if not isinstance(label, LABELS)]
     if odd:
         raise SpecError(f"the class {odd[0]!r} cannot be kept in a file; fit with texts, numbers or truth values")
     beside = {} if text is None else {SCHEMA_FILE: text}
@@ -97,7 +99,8 @@ def _evaluated(model: Any) -> Evaluation | bytes | None:
     if len(model._evaluations) < 2:
         return model._evaluations[0] if model._evaluations else None
     loss = model.spec_.problem.loss.name
-    if isinstance(model, PrivateClassifier) and (model.threshold_, model.link_) != (0.0, public_link(loss)):
+    public = abs(getattr(model, "threshold_", 0.0)) < np.finfo(float).tiny  # 0, or next to it: see `with_classes`
+    if isinstance(model, PrivateClassifier) and not (public and model.link_ == public_link(loss)):
         raise SpecError(
             f"this model was evaluated {len(model._evaluations)} times, and its threshold or probabilities come from "
             "one of them: what all of them cost the held-out records no statement of one folder says; fit anew and "
@@ -117,19 +120,18 @@ def _fitting(schema: Schema, model: PrivateLinearModel) -> Schema:
 
 def _described(model: PrivateLinearModel) -> dict[str, Any]:
     """All of a fitted estimator that its result does not say, as plain values."""
-    params = model.get_params(deep=False)
+    params = model.get_params(deep=False) | model._options.get_params()  # beside the others, as 0.2 wrote them
+    del params["plan"]
     if isinstance(params["random_state"], np.random.Generator | np.random.RandomState):
         params["random_state"] = model.spec_.seed  # what it gave
-    spent = getattr(model, "spent_", None)
     return {
         "format": 1,
         "estimator": next(name for name, kind in KINDS.items() if isinstance(model, kind)),
-        "params": {name: _plain(value, name) for name, value in params.items()},
+        "params": {name: _plain(value, name) for name, value in saved_parameters(params).items()},
         "labels": model.classes_.dtype.str if isinstance(model, PrivateClassifier) else None,
         "named": hasattr(model, "feature_names_in_"),
         "row_norm": model.row_norm_,
         "earlier": [statement.to_dict() for statement in model._last.statements[:-1]],
-        "spent": None if spent is None else asdict(spent) | {"epsilon": str(spent.epsilon)},
     }
 
 
@@ -194,21 +196,21 @@ def load(folder: str | Path) -> Any:
     folder = Path(folder)
     result = Result.load(folder)
     result.verify()
-    text = belonging(folder, ESTIMATOR)
+    said = belonging_object(folder, ESTIMATOR)
     try:
-        model = _of_run(result) if text is None else _of_estimator(result, json.loads(text))
+        model = _of_run(result) if said is None else _of_estimator(result, said)
     except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as error:
         if isinstance(error, DataError | SpecError):
             raise
         described = f"'{folder / ESTIMATOR}' describes no estimator ({type(error).__name__}); save it anew"
         raise DataError(described) from None
     kept = belonging(folder, EVALUATION)
-    model._evaluations += [] if kept is None else [kept]  # as it was written: its figures are not asked for here
+    model._evaluations += [] if kept is None else [kept]  # as it was written: its figures are not needed here
     model._schema_text = belonging(folder, SCHEMA_FILE)
     model.schema_ = None if model._schema_text is None else _fitting(read_schema(folder / SCHEMA_FILE), model)
-    if text is None and model.schema_ is None and result.features is not None:
+    if said is None and model.schema_ is None and result.features is not None:
         model.feature_names_in_ = np.array(result.features, dtype=object)
-    if text is None and model.schema_ is not None and model.schema_.label.classes is None:
+    if said is None and model.schema_ is not None and model.schema_.label.classes is None:
         model.target_bounds_ = model.target_bounds = model.schema_.label.low, model.schema_.label.high
         model.target_range_ = result.target_range or model.target_bounds_
     return model
@@ -216,8 +218,13 @@ def load(folder: str | Path) -> Any:
 
 def _of_estimator(result: Result, said: dict[str, Any]) -> Any:
     """What `save` kept."""
-    params = {name: _value(plain) for name, plain in said["params"].items()}
+    params = {name: _value(plain) for name, plain in loaded_parameters(said["params"]).items()}
+    given = {name: params.pop(name) for name in PLAN_OPTIONS & params.keys()}
     model = KINDS[said["estimator"]](**params)
+    if given != PlanOptions().get_params():
+        model.plan = PlanOptions(**given)
+    if result.classes is not None:
+        result = result.with_classes(tuple(np.unique(np.array(result.classes)).tolist()))
     model.row_norm_ = float(said["row_norm"])
     _common(model, result)
     if isinstance(model, PrivateClassifier):
@@ -228,41 +235,42 @@ def _of_estimator(result: Result, said: dict[str, Any]) -> Any:
         model.target_bounds_ = result.scale.targets
     if said["named"]:
         model.feature_names_in_ = np.array(result.features, dtype=object)
-    model._keep(result.models)
-    model._learn(result)
+    model._keep(result)
     labels, people = model._labels(), result.statement.unit == PERSON.name
     names = tuple(model.nodes_.tolist())
     problem = (names, model.n_features_in_, model.row_norm_, bool(model.fit_intercept), labels, people)
     earlier = (PrivacyStatement.from_dict(each) for each in said["earlier"])
     model._last = Last(problem, tuple(result.model.tolist()), (*earlier, result.statement))
-    if said["spent"] is not None:
-        model.spent_ = Spent(**said["spent"] | {"epsilon": float(said["spent"]["epsilon"])})
     return model
 
 
 def _of_run(result: Result) -> Any:
     """An estimator of what `sottovoce train` or a node kept, with as many of its parameters as it can have."""
-    problem, said = result.spec.problem, result.statement
+    problem, said, given = result.spec.problem, result.statement, result.classes
+    if given is not None:  # scikit-learn's scorers need sorted classes
+        result = result.with_classes(tuple(np.unique(np.array(given)).tolist()))
     noise = result.spec.privacy.noise
     epsilon = noise.epsilon if isinstance(noise, Private) else said.epsilon
     model: Any = (PrivateRegressor if result.classes is None else PrivateClassifier)(
         None if math.isinf(epsilon) else epsilon,
         said.delta,
         loss=str(problem.loss),
-        adversary=said.adversary,
+        plan=PlanOptions(adversary=said.adversary),
         row_norm=result.scale.bound or problem.row_norm,
         fit_intercept=problem.intercept > 0,
         random_state=result.spec.seed,
     )
+    if isinstance(problem.features, Additive):
+        model.features, model.bounds = "additive", bounds_of(problem.features)
     model.row_norm_, model._run_scale = float(model.row_norm), result.scale
     _common(model, result)
     each = [replace(result, models=result.models[i : i + 1]) for i in range(len(result.models))]
     coef, constant = np.array(result.coef), np.asarray(result.intercept)
     every, constants = np.array([one.coef for one in each]), np.array([one.intercept for one in each])
     if isinstance(model, PrivateClassifier):
-        model.classes = list(result.classes or ())
-        model.classes_ = np.array(model.classes)
-        shape = (-1, model.n_features_in_)
+        model.classes = list(given or ())
+        model.classes_ = np.array(result.classes)
+        shape = (-1, coef.shape[-1])
         model.coef_, model.intercept_ = coef.reshape(shape), constant.reshape(-1)
         model.node_coef_, model.node_intercept_ = every.reshape(len(each), *shape), constants.reshape(len(each), -1)
     else:
@@ -273,12 +281,20 @@ def _of_run(result: Result) -> Any:
     return model
 
 
+def bounds_of(features: Additive) -> list[tuple[float, float] | None]:
+    """The bounds of every column, as an estimator takes them."""
+    known = {place: (low, high) for place, low, high in features.numeric}
+    return [known.get(place) for place in range(features.columns)]
+
+
 def _common(model: Any, result: Result) -> None:
     problem = result.spec.problem
-    model.n_features_in_ = result.coef.shape[-1]
+    model.n_features_in_ = result.columns
+    model._features, model._distributions = problem.features, result.public.get("distribution")
+    model.features_ = "additive" if getattr(problem.features, "degree", 1) > 1 else "linear"
     model.loss_, model.spec_ = str(problem.loss), result.spec
     model.privacy_, model.history_ = result.statement, result.history
     model.nodes_ = np.array(result.nodes or [str(i) for i in range(int(result.public["n"]))])
-    model._trained, model._result, model._evaluations = b"", result, []
+    model._result, model._evaluations = result, []
     if result.classes is not None:
         model.threshold_, model.link_ = result.scale.threshold, result.scale.link or public_link(problem.loss.name)

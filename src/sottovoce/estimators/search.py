@@ -1,15 +1,16 @@
-"""PrivateSearchCV: choose among plans by private scores on held-out records, at a price that is known before.
+"""PrivateSearchCV: choose among plans by private scores on held-out records, at a cost that is known in advance.
 
 *One owner*: the best of a random number of runs (`privacy.search`). Each run takes a plan by chance, trains it and
-scores it on held-out records, with noise in both; only the best run is let out. Nobody learns how many there were.
+scores it on held-out records, with noise in both; only the best run is released. Nobody learns how many there were.
 
-*Several owners* speak to one another in every run, so that all runs are seen, and a search hides nothing: every plan
-is run once, and all of them are composed. That costs √(plans) times the noise, and is told in the statement as what it
-is; all scores are public then.
+*Several owners* exchange messages in every run, so that all runs are seen, and a search hides nothing: every plan
+is run once, and all of them are composed. That costs √(plans) times the noise, and the statement says so; all scores
+are public then.
 
-A record is trained on or held out, by a choice that does not look at it, for the whole search: its ε is that of the one
-use that is made of it. Tuning is not free: with ten runs on average the noise of each is 1.6 times that of a single
-fit, and a fifth of the records is not trained on. `worth_` says what that is foreseen to cost, and when it cannot pay.
+Each record is used for training or held out for the whole search, by a choice that does not depend on its content: its
+ε is that of this one use. Tuning is not free: with ten runs on average the noise of each is 1.6 times that of a single
+fit, and a fifth of the records is not trained on. `summary_` gives the expected cost, and says when a search
+cannot pay off.
 """
 
 import hashlib
@@ -22,33 +23,35 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_array, check_is_fitted, indexable
 
+from sottovoce._renamed import old_arguments, old_attributes
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.estimators import settings
-from sottovoce.estimators.base import PrivateLinearModel, column, one_column, owners
-from sottovoce.estimators.spent import digest, paying, remember, unpublished
-from sottovoce.evaluation import Estimate, Evaluation
-from sottovoce.evaluation.shares import secret_order
-from sottovoce.notation import Choices
+from sottovoce.estimators.base import PrivateLinearModel, column, of_somebody, one_column, owners
+from sottovoce.estimators.composition import digest, paying, remember, unpublished
+from sottovoce.estimators.evaluation import evaluated
+from sottovoce.estimators.unusable import number_cells
+from sottovoce.evaluation import Evaluation
+from sottovoce.evaluation.holdout import secret_order
 from sottovoce.privacy import profiles, search
-from sottovoce.privacy.accounting import price
-from sottovoce.privacy.compound import JointEvent, SearchEvent
+from sottovoce.privacy.accounting import compute_epsilon
+from sottovoce.privacy.composite_events import JointEvent, SearchEvent
 from sottovoce.privacy.events import Event
-from sottovoce.privacy.statement import Group, restated
-from sottovoce.problem.shards import Shards
-from sottovoce.run.build import prepare
+from sottovoce.privacy.statement import Group, restated, with_held_out
+from sottovoce.problem.shards import owner_of_rows
+from sottovoce.registry import Choices
+from sottovoce.run.plan import Request, plan_public
 
 
 class Scored(NamedTuple):
     """By which question to held-out records a plan is judged, and by which figure of the answer."""
 
-    ask: str
+    metrics: str
     figure: str
 
 
@@ -77,6 +80,7 @@ def _delegates(method: str) -> Any:
     return available_if(there)
 
 
+@old_attributes
 class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     """The best of some plans for a private model, with one (ε, δ) for the whole search.
 
@@ -84,7 +88,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     ----------
     estimator : a `PrivateClassifier` or `PrivateRegressor`; its `epsilon`, `delta` and `random_state` are the search's
     param_grid : plans to choose from, as in scikit-learn's `GridSearchCV`
-    epsilon, delta : the guarantee of everything that is let out; "auto" δ as in the estimator
+    epsilon, delta : the guarantee of everything that is released; "auto" δ as in the estimator
     runs : how many runs are made on average, where there is one owner; the number itself is random, and secret
     stopping : its law: "geometric", or "logarithmic", which costs less and more often makes a single run
     held_out : the share of every owner's records, or people, that plans are scored on and that are never trained on
@@ -99,7 +103,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     best_score_ : its noisy score with its standard error: of the best, and so on the high side
     privacy_ : the statement of the search; also that of `best_estimator_`
     spent_ : what the search and all other fits of this process on these records cost together
-    worth_ : what is foreseen of the search, in a sentence
+    summary_ : the forecast of the search, as a sentence
     run_epsilon_ : ε of a single run, by which plans were made
     scores_ : the noisy score of every plan, where there are several owners; None where they are secret
 
@@ -140,48 +144,49 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.random_state = random_state
         self.budget = budget
 
-    def fit(self, X: Any, y: Any, nodes: Any = None, units: Any = None) -> Self:
-        """Search, and keep the best run's model; `nodes` and `units` as in the estimator's `fit`."""
-        X, y = indexable(X, one_column(y))
+    @old_arguments
+    def fit(self, X: Any, y: Any, nodes: Any = None, user_ids: Any = None) -> Self:
+        """Search, and keep the best run's model; `nodes` and `user_ids` as in the estimator's `fit`."""
+        X, y = indexable(X if self.random_state is not None else number_cells(X), one_column(y))
         plans, seed = self._plans(), settings.seed(self.random_state)
-        table = Split.of(self, X, y, nodes, units, seed)
+        user_ids, X, y, nodes = of_somebody(user_ids, seed is None, X, y, nodes)
+        table = Split.of(self, X, y, nodes, user_ids, seed)
         epsilon, delta = settings.budget(self.epsilon, self.delta, table.counted)
         if epsilon is None:
             raise PrivacyError("a search needs an epsilon; without privacy take scikit-learn's GridSearchCV")
         if table.nodes > 1:
-            price_of, single = self._priced_together(epsilon, delta, len(plans))
+            cost_of, single = self._account_jointly(epsilon, delta, len(plans))
         else:
-            price_of, single = self._priced_by_stopping(epsilon, delta)
+            cost_of, single = self._account_by_stopping(epsilon, delta)
         while True:  # once, where plans are Gaussian
             candidates = [self._candidate(plan, single, delta, seed) for plan in plans]
             events = [table.events(candidate) for candidate in candidates]
-            trained = [price_of([some[i] for some in events]) for i in range(table.nodes)]
-            cost = max(price([event], delta, lower=False).epsilon for event in trained)
+            trained = [cost_of([some[i] for some in events]) for i in range(table.nodes)]
+            cost = max(compute_epsilon([event], delta, lower=False).epsilon for event in trained)
             if cost <= epsilon:
                 break
             single *= min(SHRINK, epsilon / cost)
         self.run_epsilon_ = single
         with unpublished():
-            self.worth_ = self._foreseen(table, single, epsilon, delta, seed)
+            self.summary_ = self._foreseen(table, single, epsilon, delta, seed)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # plans have warned: how often runs do would tell how many there were
+                warnings.simplefilter("ignore")  # plans have warned: how often runs do would reveal how many there were
                 best, scores, seen = self._best(table, candidates, seed)
         model, found = best
         assert found.statement is not None
         if table.nodes > 1:  # who spoke how often was drawn in every run anew
             made = [_by_node(said.groups) for said in seen]
-            trained = [price_of([events[i] for events in made]) for i in range(table.nodes)]
-        tested = [price_of([event] * len(plans)) for event in _by_node(found.statement.held_out)]
+            trained = [cost_of([events[i] for events in made]) for i in range(table.nodes)]
+        tested = [cost_of([event] * len(plans)) for event in _by_node(found.statement.held_out)]
         statement = restated(found.statement, trained, tested)
         budget = self.estimator.budget if self.budget is None else self.budget
-        with paying(budget, "search", table.rows, table.owner) as allow:  # nothing was let out so far
-            if allow is not None:
-                allow(statement)
+        with paying(budget, "search", table.rows, table.owner) as budget_check:  # nothing was released so far
+            if budget_check is not None:
+                budget_check(statement)
         model.budget, self.scores_ = budget, scores
         self.best_estimator_, self.best_params_ = model, plans[model._plan_number]
-        self.best_score_ = Estimate(found.value(self._scored.figure), found.figures[self._scored.figure].error)
+        self.best_score_ = found.figures[self._scored.figure]
         self.privacy_ = model.privacy_ = statement
-        model._trained = table.digest  # none of these records may be asked again
         model._evaluations.clear()  # the score is the search's
         self.spent_ = model.spent_ = remember(table.digest, statement, table.owner, table.test)
         self.n_features_in_ = model.n_features_in_
@@ -204,27 +209,28 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise SpecError(f"'{odd[0]}' is not for plans to choose: the search has one guarantee; leave it out")
         if self.stopping not in STOPPING:
             raise SpecError(f"there is no stopping {self.stopping!r}; choose one of {', '.join(STOPPING)}")
-        known = self.estimator.get_params()
-        odd = sorted({name for plan in plans for name in plan} - known.keys())
+        known = self.estimator.get_params(deep=False).keys() | settings.PLAN_OPTIONS
+        odd = sorted({name for plan in plans for name in plan} - known)
         if odd:
             raise SpecError(
-                f"there is no setting '{odd[0]}' to try; {type(self.estimator).__name__} has {', '.join(known)}"
+                f"there is no setting '{odd[0]}' to try; {type(self.estimator).__name__} has {', '.join(sorted(known))}"
             )
         self._scored  # noqa: B018 - refuses what is no scoring
         return plans
 
     def _candidate(self, plan: dict[str, Any], epsilon: float, delta: float, seed: int | None) -> Any:
         mine = {"epsilon": epsilon, "delta": delta, "random_state": seed, "budget": None}  # the search pays for all
-        return clone(self.estimator).set_params(**plan, **mine)
+        named = {f"plan__{name}" if name in settings.PLAN_OPTIONS else name: value for name, value in plan.items()}
+        return clone(self.estimator).set_params(**named, **mine)
 
-    def _priced_by_stopping(self, epsilon: float, delta: float) -> Any:
+    def _account_by_stopping(self, epsilon: float, delta: float) -> Any:
         """(events of all plans -> that of the search), and ε of one run."""
         eta = STOPPING[self.stopping]
         gamma = search.gamma_for(eta, self.runs)
         z = search.run_multiplier(epsilon, delta, eta, gamma)
         return (lambda events: SearchEvent.of(events, eta, gamma)), profiles.gaussian_epsilon(delta, z)
 
-    def _priced_together(self, epsilon: float, delta: float, plans: int) -> Any:
+    def _account_jointly(self, epsilon: float, delta: float, plans: int) -> Any:
         z = profiles.gaussian_multiplier(epsilon, delta) * math.sqrt(plans) * (1.0 + 1e-9)
         return JointEvent.of, profiles.gaussian_epsilon(delta, z)
 
@@ -241,7 +247,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         for place, number in enumerate(numbers.tolist()):
             model = clone(candidates[number]).set_params(random_state=settings.further(seed, place))
             model._plan_number = number
-            found = table.score(model, self._scored.ask)
+            found = table.score(model, self._scored.metrics)
             score = found.value(self._scored.figure), float(rng.random())
             made.append(score[0])
             seen.append(model.privacy_)
@@ -321,7 +327,7 @@ def _by_node(groups: Sequence[Group]) -> list[Event]:
 
 
 class Split(NamedTuple):
-    """Everybody's records, dealt out for the whole search."""
+    """All nodes' records, partitioned for the whole search."""
 
     X: Any
     y: NDArray[Any]
@@ -339,17 +345,17 @@ class Split(NamedTuple):
     """X as an array or a sparse matrix."""
 
     @classmethod
-    def of(cls, search_: PrivateSearchCV, X: Any, y: NDArray[Any], nodes: Any, units: Any, seed: int | None) -> "Split":
+    def of(
+        cls, search_: PrivateSearchCV, X: Any, y: NDArray[Any], nodes: Any, user_ids: Any, seed: int | None
+    ) -> "Split":
         """Deal every node's records, or people, out to training and test, in a secret order."""
         share = search_.held_out
         if isinstance(share, bool) or not isinstance(share, float) or not 0 < share < 1:
             raise SpecError(f"held_out is a share of the records, over 0 and below 1, not {share!r}")
         records = _num_samples(X)
-        people = None if units is None else column(units, records, "units")
-        offsets, order, names = owners(records, nodes, search_.estimator.n_nodes, people)
-        places = np.arange(records) if order is None else order
-        owner = np.empty(records, dtype=np.int64)
-        owner[places] = np.repeat(np.arange(len(names)), np.diff(offsets))
+        people = None if user_ids is None else column(user_ids, records, "user_ids")
+        offsets, order, names = owners(records, nodes, search_.estimator.n_nodes, people, seeded=seed is not None)
+        owner = owner_of_rows((offsets, order))
         train, test, counted = [], [], 0
         for node in range(len(names)):
             mine = np.flatnonzero(owner == node)
@@ -381,22 +387,18 @@ class Split(NamedTuple):
     def events(self, model: Any) -> list[Event]:
         """What every node must account for in one fit."""
         run = self._prepared(model)
-        sizes = run.shards.sizes  # a plan is made from public numbers: of records that hold nothing it is the same
-        nothing = sparse.csr_array((int(sizes.sum()), run.shards.X.shape[1]))
-        offsets, ids = np.concatenate([[0], np.cumsum(sizes)]), np.arange(int(sizes.sum()))
-        blank = Shards.of(nothing, np.ones(len(ids)), offsets, units=ids if run.shards.people else None)
-        job = prepare(run.spec.but(seed=0), blank).job
-        return job.release.events(sizes, job.schedule.participations(), job.schedule.turns)
+        shards = run.shards
+        return plan_public(Request(run.spec, shards.sizes, int(shards.X.shape[1]), shards.people, 0)).events()
 
     def foreseen(self, model: Any, everything: bool = False) -> float:
         """Predicted loss of accuracy."""
         return float(self._prepared(model, everything).choice.predicted)
 
-    def score(self, model: Any, ask: str) -> Evaluation:
+    def score(self, model: Any, metrics: str) -> Evaluation:
         """Train, and evaluate."""
         model.set_params(n_nodes="auto").fit(*self._some(self.train))
         held = self._some(self.test)
-        return model.evaluate(held[0], held[1], held[2], held[3], ask=ask)
+        return evaluated(model, held[0], held[1], held[2:], None, (metrics, None), with_held_out, held_out=True)
 
 
 def _dealt(mine: IntArray, people: NDArray[Any] | None, node: int, seed: int | None) -> list[list[int]]:

@@ -5,49 +5,117 @@ rows are divided by their public bound, targets of a regression mapped from thei
 planner's numbers, and the user's `alpha`, mean the same in every unit of measure.
 """
 
+import functools
 import math
-from dataclasses import replace
-from typing import Any
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
-from sottovoce.algorithm.method import ALL, constant, linear
 from sottovoce.errors import SpecError
-from sottovoce.planner import Choice, Facts, choose
-from sottovoce.planner.terms import (
-    INTERCEPT,
-    SMALL_INTERCEPT,
-    budget,
-    is_number,
-    refuse_small_nodes,
-    steepest,
-    target_scale,
-)
+from sottovoce.features import every_pair
+from sottovoce.planner.shared_settings import INTERCEPT, SMALL_INTERCEPT, budget, is_number, target_scale
 from sottovoce.planner.trust import read_trust
 from sottovoce.privacy import sampling as release
-from sottovoce.privacy.calibration import NoNoise
-from sottovoce.privacy.quantiles import NO_QUANTILES
 from sottovoce.privacy.release import Adversary
-from sottovoce.problem.regularisers import REGULARISERS, Regulariser, elastic_net
-from sottovoce.run.spec import Spec
+from sottovoce.problem.regularizers import REGULARIZERS, Regularizer, elastic_net
 
 __all__ = [
-    "INTERCEPT", "SMALL_INTERCEPT", "budget", "further", "over_zero", "penalty_name", "plan", "refuse_small_nodes",
-    "regulariser", "seed", "watching", "whole",
+    "INTERCEPT", "PLAN_OPTIONS", "SMALL_INTERCEPT", "PlanOptions", "accepts_moved", "budget", "callers", "fixed",
+    "further", "numeric_columns", "numeric_pairs", "over_zero", "penalty_name", "regularizer", "seed", "watching",
+    "whole", "with_moved",
 ]  # fmt: skip
+
+PACKAGE = str(Path(__file__).parent.parent)
+
+
+def callers() -> int:
+    """The `stacklevel` of a warning that is of the code that called an estimator, however deep in here it is given."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+class PlanOptions(BaseEstimator):
+    """Parts of the plan that are fixed by hand, for `plan=` of an estimator; the planner chooses what is "auto".
+
+    Parameters
+    ----------
+    adversary : the adversary by name, such as "transcript"; "auto" follows from the estimator's `trust`
+    graph, activation : who is linked with whom, and who speaks in a round, such as "ring" and "matching(2)"
+    batch, rounds, sampling : records a round, how many rounds; "poisson", "fixed" or "full"
+    engine : "auto", "reference" or "nodes"; "compiled" is for runs that are not secure
+    track : whether to keep `history_`, in simulations only
+
+    Examples
+    --------
+    >>> from sottovoce import PrivateClassifier
+    >>> PrivateClassifier(plan=PlanOptions(rounds=50)).set_params(plan__batch=10).plan
+    PlanOptions(batch=10, rounds=50)
+    """
+
+    def __init__(
+        self,
+        *,
+        adversary: str = "auto",
+        graph: str = "auto",
+        activation: str = "auto",
+        batch: int | str = "auto",
+        rounds: int | str = "auto",
+        sampling: str = "auto",
+        engine: str = "auto",
+        track: bool = False,
+    ) -> None:
+        self.adversary = adversary
+        self.graph = graph
+        self.activation = activation
+        self.batch = batch
+        self.rounds = rounds
+        self.sampling = sampling
+        self.engine = engine
+        self.track = track
+
+
+PLAN_OPTIONS = frozenset(PlanOptions().get_params())
+"""Their names, which were parameters of the estimators until 0.3."""
+
+
+def with_moved(plan: Any, moved: Mapping[str, Any], owner: str) -> Any:
+    """Return the plan's options with those that were given in the old way, as parameters of the estimator itself."""
+    if not moved:
+        return plan
+    names = ", ".join(f"{name}=…" for name in moved)
+    warnings.warn(f"{names} of {owner} moved: write plan=PlanOptions({names})", DeprecationWarning, callers())
+    return PlanOptions(**({} if plan is None else plan.get_params()) | dict(moved))
+
+
+Init = TypeVar("Init", bound=Callable[..., None])
+
+
+def accepts_moved(init: Init) -> Init:
+    """Make an estimator's `__init__` also take what moved to `plan`; its signature stays as it is."""
+
+    @functools.wraps(init)
+    def accepting(self: Any, *args: Any, **given: Any) -> None:
+        moved = {name: given.pop(name) for name in given.keys() & PLAN_OPTIONS}
+        init(self, *args, **given)
+        if moved:
+            self.plan = with_moved(self.plan, moved, type(self).__name__)
+
+    return cast(Init, accepting)
+
 
 PENALTIES = {"auto": "l2", "l2": "l2", "l1": "l1", "elasticnet": "elastic_net", "none": "none"}
 SAMPLINGS = ("auto", "poisson", "fixed", "full")
-NO_NOISE = 10.0
-"""Without privacy, a plan as for an ε at which noise hardly matters."""
-ENDLESS = 1e4
-"""The same of a regression, whose plans are right for any ε."""
-REACH = 1e4
-"""How long a model may get, in units of mean gradients, in as few rounds as there are."""
 
 
 def watching(trust: Any, adversary: str, nodes: int) -> Adversary | str:
-    """Who is watching: what follows from whom the owners trust, unless an adversary was named."""
+    """Return the named adversary, or else the one that follows from `trust`."""
     if adversary == "auto":
         return read_trust(trust).adversary(nodes)
     if trust != "nobody":
@@ -55,62 +123,37 @@ def watching(trust: Any, adversary: str, nodes: int) -> Adversary | str:
     return adversary
 
 
-def plan(facts: Facts, private: bool, given: dict[str, Any]) -> Choice:
-    """The planner's choice, with what the user fixed among an estimator's parameters."""
-    fixed: dict[str, Any] = {}
+def fixed(given: Mapping[str, Any], smallest: int) -> dict[str, Any]:
+    """What the user fixed among an estimator's parameters, as settings of the planner."""
+    found: dict[str, Any] = {}
     if given["activation"] != "auto":
-        fixed["activation"] = given["activation"]
+        found["activation"] = given["activation"]
     if given["rounds"] != "auto":
-        fixed["rounds"] = whole(given["rounds"], "rounds")
-    fixed |= _sampling(given["sampling"], given["batch"], min(facts.sizes))
-    if "method" in given:  # of a regression, which knows how to choose a clip
-        fixed["method"] = given["method"]
-    elif math.isinf(facts.loss.slope_bound):
-        fixed["clip"] = steepest(facts.outputs, facts.row_norm, facts.intercept)
+        found["rounds"] = whole(given["rounds"], "rounds")
+    found |= _sampling(given["sampling"], given["batch"], smallest)
+    if "method" in given:  # of a regression
+        found["method"] = given["method"]
     if given["alpha"] != "auto":
-        fixed["h"] = regulariser(facts.penalty, given["alpha"], given["l1_ratio"])
+        found["h"] = regularizer(penalty_name(given["penalty"]), given["alpha"], given["l1_ratio"])
     elif given["l1_ratio"] != "auto":
-        fixed["l1_ratio"] = _share(given["l1_ratio"])
-    share = target_scale(given.get("target_scale", "public"))
-    if private and share not in (None, NO_QUANTILES):
-        fixed["quantiles"] = share
-    if not private and "method" in given:
-        facts = replace(facts, epsilon=ENDLESS)
-    choice = choose(facts, **fixed)
-    return choice if private else replace(choice, spec=_without_noise(choice.spec, facts))
+        found["l1_ratio"] = _share(given["l1_ratio"])
+    if "target_scale" in given and given["epsilon"] is not None and (share := target_scale(given["target_scale"])):
+        found["quantiles"] = share
+    return found
 
 
-def _without_noise(spec: Spec, facts: Facts) -> Spec:
-    """The same plan without noise: there is nothing to stop early for, and nothing that a clip would save.
-
-    γ is as small as a steady descent allows: with a_t = t the steps a_t/(μA_t + γ) are at most 1/√(2μγ), and curvatures
-    at most R² + B² for every loss here that has one. Where that asks for more than A_T/REACH, few rounds had better go
-    far than steadily.
-    """
-    spec = spec.but(algorithm__counted=ALL)
-    if spec.privacy.clip is not None:
-        clip = steepest(facts.outputs, facts.row_norm, facts.intercept)
-        spec = spec.but(privacy__clip=None if math.isfinite(facts.loss.slope_bound) else clip)
-    mu = spec.problem.h.modulus
-    if mu > 0:
-        steady = (facts.row_norm**2 + facts.intercept**2) ** 2 / (2 * mu)
-        far = spec.algorithm.rounds * (spec.algorithm.rounds + 1) / 2 / REACH
-        spec = spec.but(algorithm__a=linear(1), algorithm__gamma=constant(min(steady, far)))
-    return spec.but(privacy__noise=NoNoise())
-
-
-def regulariser(penalty: str, alpha: Any, l1_ratio: Any) -> Regulariser:
+def regularizer(penalty: str, alpha: Any, l1_ratio: Any) -> Regularizer:
     """h with its weights: α(ρ‖x‖₁ + (1 − ρ)‖x‖²/2), as in scikit-learn.
 
     Examples
     --------
-    >>> print(regulariser("elastic_net", 0.01, 0.25))
+    >>> print(regularizer("elastic_net", 0.01, 0.25))
     elastic_net(0.0025, 0.0075)
     """
     if not is_number(alpha) or not 0 <= alpha < math.inf:
         raise SpecError(f"alpha must be 'auto' or a number that is not negative, not {alpha!r}")
     if penalty != "elastic_net":
-        return REGULARISERS.make(penalty, *([] if penalty == "none" else [float(alpha)]))
+        return REGULARIZERS.make(penalty, *([] if penalty == "none" else [float(alpha)]))
     share = 0.5 if l1_ratio == "auto" else _share(l1_ratio)
     return elastic_net(float(alpha * share), float(alpha * (1 - share)))
 
@@ -128,6 +171,70 @@ def over_zero(value: Any, name: str) -> float:
     if not is_number(value) or not 0 < value < math.inf:
         raise SpecError(f"{name} must be a public number that is finite and over 0, not {value!r}")
     return float(value)
+
+
+def numeric_columns(bounds: Any, count: int, names: Any) -> tuple[tuple[int, float, float], ...]:
+    """(place, low, high) of every column whose public bounds are given.
+
+    Examples
+    --------
+    >>> numeric_columns({"age": (0, 120)}, 2, ["ward", "age"])
+    ((1, 0.0, 120.0),)
+    >>> numeric_columns([(0, 1), None], 2, None), numeric_columns((0, 255), 2, None)
+    (((0, 0.0, 1.0),), ((0, 0.0, 255.0), (1, 0.0, 255.0)))
+    """
+    if bounds is None:
+        return ()
+    listed: Any = bounds
+    if isinstance(bounds, Mapping):
+        known = list(range(count)) if names is None else [*names]
+        odd = [name for name in bounds if name not in known]
+        if odd:
+            raise SpecError(f"bounds names {odd[0]!r}, which is no column; the columns are {_listed(known)}")
+        listed = [bounds.get(name) for name in known]
+    elif len(bounds) == 2 and all(is_number(end) for end in bounds):
+        listed = [bounds] * count
+    if len(listed) != count:
+        raise SpecError(f"bounds has {len(listed)} entries, and there are {count} columns; give one pair or None each")
+    found = []
+    for place, pair in enumerate(listed):
+        if pair is None:
+            continue
+        low, high = pair if len(pair) == 2 else (math.nan, math.nan)
+        if not (is_number(low) and is_number(high) and -math.inf < low < high < math.inf):
+            raise SpecError(f"the bounds of column {place + 1} must be finite with low < high, not {pair!r}")
+        found.append((place, float(low), float(high)))
+    return tuple(found)
+
+
+def numeric_pairs(pairs: Any, numeric: tuple[tuple[int, float, float], ...], names: Any) -> tuple[tuple[int, int], ...]:
+    """Pairs of numeric columns, by their places among these.
+
+    Examples
+    --------
+    >>> numeric_pairs([("dose", "age")], ((0, 0.0, 120.0), (2, 0.0, 400.0)), ["age", "ward", "dose"])
+    ((0, 1),)
+    """
+    if pairs is None:
+        return ()
+    if isinstance(pairs, str) and pairs == "all":
+        return every_pair(len(numeric))
+    known = {place if names is None else names[place]: j for j, (place, _, _) in enumerate(numeric)}
+    found = set()
+    for pair in pairs if isinstance(pairs, list | tuple) else [pairs]:
+        ends = [known.get(end) for end in pair] if isinstance(pair, list | tuple) else []
+        if len(ends) != 2 or None in ends or ends[0] == ends[1]:
+            raise SpecError(
+                f"pairs must be 'all' or a list of pairs of two different numeric columns, and {pair!r} is none; the "
+                f"numeric columns are {_listed([*known])}"
+            )
+        found.add((min(ends), max(ends)))  # type: ignore[type-var]
+    return tuple(sorted(found))  # type: ignore[arg-type]
+
+
+def _listed(names: list[Any]) -> str:
+    """A few names for a message."""
+    return ", ".join(map(repr, names[:12])) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 
 
 def whole(value: Any, name: str) -> int:

@@ -1,4 +1,4 @@
-"""Transformers that learn nothing from the data, in place of StandardScaler, MinMaxScaler and their kin, which leak.
+"""Transformers that learn nothing from the data, to replace StandardScaler and MinMaxScaler, which leak.
 
 A mean, a deviation, a minimum are statistics of everybody's records: a pipeline step that learns them has published
 them outside the mechanism. `PublicScaler` and `RowNormalizer` use public bounds, and each value or row by itself.
@@ -23,7 +23,7 @@ from sottovoce._types import Array, Matrix
 from sottovoce.data.tables import unit_rows
 from sottovoce.errors import DataError, SpecError
 from sottovoce.estimators.settings import over_zero
-from sottovoce.rows import row_norms
+from sottovoce.matrices import row_norms
 
 FLOATS = (np.float64, np.float32)
 
@@ -34,7 +34,9 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Parameters
     ----------
     bounds : (low, high) for all columns, one such pair for each column, or a dictionary from column names to pairs.
-        They must be public: from the meaning of a column, never from the records
+        They must be public: from the meaning of a column, never from the records. There is no default: a range that
+        does not fit clips every value to the same number, and no warning may say so, because it would come from
+        records
     feature_range : (low, high) of what comes out
     missing : what a missing value (NaN) counts as, in the units of the column: a public number, or one for each column
         as in `bounds`; None refuses missing values
@@ -43,6 +45,7 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ----------
     row_norm_ : the length that no row can exceed after scaling, √m for [−1, 1]: a public bound to give as `row_norm`.
         Where most values are near 0 a smaller one serves better: a row over it is scaled down
+    bounds_ : the public bounds of every column after scaling, to give as `bounds`
 
     Examples
     --------
@@ -58,7 +61,7 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """
 
     def __init__(
-        self, bounds: Any = (-1.0, 1.0), feature_range: tuple[float, float] = (-1.0, 1.0), missing: Any = None
+        self, bounds: Any = None, feature_range: tuple[float, float] = (-1.0, 1.0), missing: Any = None
     ) -> None:
         self.bounds = bounds
         self.feature_range = feature_range
@@ -66,12 +69,19 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Note the columns, and nothing of the records."""
+        if self.bounds is None:
+            raise SpecError(
+                "PublicScaler has no bounds, and none can be read off the records: that would publish their extremes; "
+                "give public ones, such as PublicScaler(bounds=(0, 120)) for all columns or "
+                "PublicScaler(bounds={'age': (0, 120), 'dose': (0, 400)})"
+            )
         X = self._checked(X, reset=True)
         low, high = _pairs(self._listed(self.bounds, "bounds"), X.shape[1], "bounds").T
         bottom, top = _pairs(self.feature_range, 1, "feature_range")[0]
         self.factor_ = (top - bottom) / (high - low)
         self.offset_ = bottom - low * self.factor_
         self.row_norm_ = float(max(abs(bottom), abs(top)) * np.sqrt(X.shape[1]))
+        self.bounds_ = [(float(bottom), float(top))] * X.shape[1]
         self.fill_ = None if self.missing is None else self._fill(X.shape[1])
         return self
 
@@ -102,10 +112,12 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             out = X.copy()
             if self.fill_ is not None:
                 out.data = np.where(np.isnan(out.data), self.fill_[out.indices], out.data)
-            out.data = np.clip(out.data * self.factor_[out.indices], bottom, top).astype(X.dtype)
+            with np.errstate(over="ignore"):  # overflows are clipped; a warning would reveal them
+                out.data = np.clip(out.data * self.factor_[out.indices], bottom, top).astype(X.dtype)
             return out
         whole = X if self.fill_ is None else np.where(np.isnan(X), self.fill_, X)
-        return np.clip(whole * self.factor_ + self.offset_, bottom, top).astype(X.dtype)
+        with np.errstate(over="ignore"):
+            return np.clip(whole * self.factor_ + self.offset_, bottom, top).astype(X.dtype)
 
     def inverse_transform(self, X: Any) -> Array:
         """Back to the original units; what was clipped stays at its bound."""
@@ -124,9 +136,9 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", None)
         if names is None:
             raise SpecError(f"{what} by name need a data frame with named columns; give a list in their order instead")
-        lacking = [name for name in names if name not in given]
-        if lacking:
-            raise SpecError(f"column '{lacking[0]}' has no {what}; give public numbers for every column")
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise SpecError(f"column '{missing[0]}' has no {what}; give public numbers for every column")
         return [given[name] for name in names]
 
     def __sklearn_tags__(self) -> Any:
@@ -210,7 +222,7 @@ class PublicProjection(TransformerMixin, BaseEstimator):
         self.seed = seed
 
     def fit(self, X: Matrix, y: Array | None = None) -> "PublicProjection":
-        """Draw the map: of the data only its number of columns is looked at."""
+        """Draw the map; of the data it uses only the number of columns."""
         if not isinstance(self.columns, int) or self.columns < 1:
             raise SpecError(f"columns must be a whole number over 0, not {self.columns!r}")
         rng, m = np.random.default_rng(self.seed), int(X.shape[1])

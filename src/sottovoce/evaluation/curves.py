@@ -75,6 +75,52 @@ def balanced_accuracy(table: Array) -> float:
     return float(np.mean([_share(float(row[k]), float(row.sum())) for k, row in enumerate(table)]))
 
 
+def recall(table: Array, positive: int = 1) -> float:
+    """The share of the records of the positive class that are answered with it, from a confusion matrix.
+
+    Examples
+    --------
+    >>> recall(np.array([[90.0, 10.0], [5.0, 15.0]]))
+    0.75
+    """
+    return _share(float(table[positive, positive]), float(table[positive].sum()))
+
+
+def precision(table: Array, positive: int = 1) -> float:
+    """The share of the answers with the positive class that are right, from a confusion matrix.
+
+    Examples
+    --------
+    >>> precision(np.array([[90.0, 10.0], [5.0, 15.0]]))
+    0.6
+    """
+    return _share(float(table[positive, positive]), float(table[:, positive].sum()))
+
+
+def majority(h: Array) -> float:
+    """The accuracy of always answering with the most frequent class, from counts whose first axis is the class.
+
+    Examples
+    --------
+    >>> round(majority(np.array([[90.0, 10.0], [5.0, 15.0]])), 4)
+    0.8333
+    """
+    of_class = h.reshape(len(h), -1).sum(axis=1)
+    return _share(float(of_class.max()), float(of_class.sum()))
+
+
+def with_positive(h: Array, positive: int) -> Array:
+    """Counts of scores as seen for this positive class: its own counts second, and scores that favor it last.
+
+    Examples
+    --------
+    >>> with_positive(np.array([[2.0, 1.0], [0.0, 3.0]]), 0)
+    array([[3., 0.],
+           [1., 2.]])
+    """
+    return h if positive == 1 else h[::-1, ::-1]
+
+
 def calibration_error(probability: Array, h: Array) -> float:
     """Expected calibration error: how far, on average over records, a bin's share of positives is from what was said.
 
@@ -130,14 +176,14 @@ def first_bin(h: Array, *, recall: float | None = None, rate: float | None = Non
     return int(np.flatnonzero(above <= rate + 1e-12)[0])
 
 
-def platt(centres: Array, h: Array, noise: float, public: tuple[float, float]) -> tuple[float, float]:
+def platt(centers: Array, h: Array, noise: float, public: tuple[float, float]) -> tuple[float, float]:
     """(a, b) of the probabilities 1/(1 + e^−(a s + b)) that fit the counts best (Platt 1999), held back by the noise.
 
     The loss is a sum over counts, so that noise in them does not bend it; the more of it, the more is (a, b) held back
     near what it was before anything was counted.
     """
-    scale = float(np.sqrt(np.average(np.square(centres), weights=np.maximum(h.sum(axis=0), 0.0) + 1e-9))) or 1.0
-    u, hold, start = centres / scale, max(5.0 * noise, 1.0), np.array([public[0] * scale, public[1]])
+    scale = float(np.sqrt(np.average(np.square(centers), weights=np.maximum(h.sum(axis=0), 0.0) + 1e-9))) or 1.0
+    u, hold, start = centers / scale, max(5.0 * noise, 1.0), np.array([public[0] * scale, public[1]])
 
     def loss(at: Array) -> float:
         a, b = at

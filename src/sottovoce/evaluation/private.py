@@ -1,6 +1,6 @@
 """Private evaluation: what noisy tallies over held-out records say of a model, with intervals.
 
-Whatever is asked, a node lets out one tally (`tally`), and all figures are made of the sums:
+Whatever the metrics, a node releases one tally (`tally`), and all figures are made of the sums:
 
 `right`: how many answers are right. `confusion`: by class and by answer. `scores`, of two classes: a rough histogram of
 all scores for a fifth of the budget, from which bins are made that hold about as many records each, and then either
@@ -8,29 +8,32 @@ class's histogram in those bins; the bins' number follows from public numbers, a
 `squares`, of a regression: Σ of squared errors, targets and squared targets, all clipped to public ranges.
 
 An interval counts two things: the noise, of known size, and that the held-out records are a sample. Both are simulated
-again from what is known; no further look at a record is needed. Of a mean of squares the sample's part is at most that
-of numbers that are all 0 or 1 (Bhatia and Davis 2000), which is taken.
+again from what is known; no further access to a record is needed. Of a mean of squares the sample's part is at most
+that of numbers that are all 0 or 1 (Bhatia and Davis 2000), which is taken.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from sottovoce._renamed import old_arguments, old_attributes
 from sottovoce._types import Array, IntArray
+from sottovoce.casts import class_numbers, whole_units
 from sottovoce.errors import SpecError
 from sottovoce.evaluation import curves
-from sottovoce.evaluation.tally import RIGHT, Keys, Part, Tally, by_node, cells
-from sottovoce.notation import Choices
+from sottovoce.evaluation.figures import LIMITS, NOT_DETERMINED, RATE, WIDE, number_text
+from sottovoce.evaluation.tally import NO_CELL, RIGHT, Keys, Part, Tally, by_node, cells
 from sottovoce.privacy.statement import PrivacyStatement
+from sottovoce.registry import Choices
 
 ROOT = math.sqrt(2.0)
 ROUGH, SPENT_ROUGH = 128, 0.2
 """Cells of the first histogram of scores, and what of the budget it has."""
-FEWEST, MOST = 8, 64
+MIN_BINS, MAX_BINS = 8, 64
 """Bins of the second one."""
 FAINT = 2.5
 """A rough cell counts as empty below so many deviations of its noise."""
@@ -38,10 +41,10 @@ AGAIN = 400
 """How often what could have come out is simulated, for an interval."""
 SEED = 20
 """Of that: it is no secret, and two readers get the same interval."""
+ROUNDING = 1e-9
+"""By which a score may exceed its public bound: what does falls into the last bin in any case."""
 FINE = 2.0**-20
 """What squares are rounded to, toward zero, each by itself."""
-WIDE = 1.959963984540054
-"""Deviations on either side of a 95 % interval."""
 
 
 class Model(NamedTuple):
@@ -53,6 +56,9 @@ class Model(NamedTuple):
     low, high : between which all its scores lie
     link : (a, b) of its probabilities, of two classes; None where it has none
     threshold : the score from which on its answer is the second of two classes
+    labels : the names of the classes, in the order of their numbers; None where they have none
+    positive : the number of the positive class, of two classes
+    targets : of a regression, the range in the units of the target that [−1, 1] stands for
     """
 
     classes: int
@@ -60,59 +66,101 @@ class Model(NamedTuple):
     high: float = 1.0
     link: tuple[float, float] | None = None
     threshold: float = 0.0
+    labels: tuple[Any, ...] | None = None
+    positive: int = 1
+    targets: tuple[float, float] = (-1.0, 1.0)
+
+    @property
+    def positive_label(self) -> Any:
+        """The positive class by its name; None where there is none."""
+        return None if self.classes != 2 or self.labels is None else self.labels[self.positive]
+
+    def with_positive(self, label: Any) -> "Model":
+        """The same with this class as the positive one; None leaves it as it is.
+
+        Examples
+        --------
+        >>> Model(2, labels=("no", "yes")).with_positive("no").positive
+        0
+        """
+        if label is None:
+            return self
+        if self.classes != 2:
+            raise SpecError("only a classifier of two classes has a positive class; leave `positive` out")
+        labels = (0, 1) if self.labels is None else self.labels
+        found = [k for k, name in enumerate(labels) if name == label] or [
+            k for k, name in enumerate(labels) if str(name) == str(label)
+        ]
+        if len(found) != 1:
+            raise SpecError(
+                f"positive is {label!r}, which is not a class of the model; give {labels[0]!r} or {labels[1]!r}"
+            )
+        return self._replace(positive=found[0])
 
 
 class Held(NamedTuple):
-    """Held-out records, as they are asked: whose each is, what the model says of it, and what is true.
+    """Held-out records, as they are queried: whose each is, what the model says of it, and what is true.
 
     Attributes
     ----------
     owner : node numbers
-    scores : of two classes (records,), of K (records, K), or predictions within [−1, 1]
-    targets : class numbers, or numbers within [−1, 1]
+    scores : of two classes (records,), of K (records, K), or predictions within [−1, 1]; from
+        `problem.scores.row_scores`, so that no record's score depends on another record
+    targets : class numbers, or numbers within [−1, 1]; a record whose target is neither counts as a record, and adds
+        nothing to a sum over targets
     """
 
     owner: IntArray
     scores: Array
     targets: Array
 
-    def of_people(self, units: Any) -> "Held":
-        """One record of every person at every node, the first of theirs, where these are everybody's ids.
-
-        Examples
-        --------
-        >>> held = Held(np.array([0, 0, 1]), np.array([0.1, 0.2, 0.3]), np.ones(3))
-        >>> held.of_people(np.array(["ann", "ann", "ann"])).scores
-        array([0.1, 0.3])
-        """
-        whose = np.stack([self.owner.astype(np.str_), np.asarray(units).astype(np.str_)])
-        first = np.sort(np.unique(whose, axis=1, return_index=True)[1])
-        return Held(self.owner[first], self.scores[first], self.targets[first])
-
 
 class Estimate(NamedTuple):
-    """A figure with one standard error of it, noise and sample together."""
+    """A figure with one standard error of it, noise and sample together.
+
+    Attributes
+    ----------
+    value, error : not a number where the noise hides the figure
+    lowest, highest : the range that the figure has by definition
+    """
 
     value: float
     error: float
+    lowest: float = -math.inf
+    highest: float = math.inf
+
+    @property
+    def determined(self) -> bool:
+        """Whether the noise leaves anything to be known of it."""
+        return math.isfinite(self.value)
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Of 95 %."""
-        return self.value - WIDE * self.error, self.value + WIDE * self.error
+        """The 95 % interval, within the range that the figure has by definition."""
+        low, high = self.value - WIDE * self.error, self.value + WIDE * self.error
+        return (max(low, self.lowest), min(high, self.highest)) if self.determined else (math.nan, math.nan)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; None where the figure is not determined."""
+        if not self.determined:
+            return {"value": None, "standard_error": None, "interval": None}
+        return {"value": self.value, "standard_error": self.error, "interval": list(self.interval)}
 
     def __str__(self) -> str:
-        """0.842 ± 0.006."""
-        return f"{self.value:.3f} ± {WIDE * self.error:.3f}"
+        """0.842 (0.836 to 0.848)."""
+        if not self.determined:
+            return NOT_DETERMINED
+        return f"{number_text(self.value)} ({' to '.join(map(number_text, self.interval))})"
 
 
+@old_attributes
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """What is known of a model from noisy sums over held-out records.
 
     Attributes
     ----------
-    asked : 'right', 'confusion', 'scores' or 'squares'
+    metrics : 'right', 'confusion', 'scores' or 'squares'
     records : how many were held out, all nodes together; public
     sums : the noisy answers, summed over nodes
     noise : the standard deviation in each number of it
@@ -122,7 +170,7 @@ class Evaluation:
     spent : ε of all evaluations of these records that the asking process knows of, together; at the statement's δ
     """
 
-    asked: str
+    metrics: str
     records: int
     sums: Array
     noise: float
@@ -136,19 +184,21 @@ class Evaluation:
         """Records by class and by answer, with noise."""
         if self.edges is not None:
             return curves.confusion(self.sums, self._first)
-        if self.asked != "confusion":
-            raise SpecError(f"'{self.asked}' does not count by class; evaluate with ask='confusion' or 'scores'")
+        if self.metrics != "confusion":
+            raise SpecError(f"'{self.metrics}' does not count by class; evaluate with metrics='confusion' or 'scores'")
         return self.sums
 
     @cached_property
     def figures(self) -> dict[str, Estimate]:
         """All figures by name."""
-        formulas = self._formulas()
         drawn = [self._simulated(np.random.default_rng((SEED, k))) for k in range(AGAIN)]
-        return {
-            name: Estimate(formula(self.sums), float(np.std([formula(sums) for sums in drawn])))
-            for name, formula in formulas.items()
-        }
+        found = {}
+        for name, formula in self._formulas().items():
+            error = float(np.std([formula(sums) for sums in drawn]))
+            found[name] = Estimate(formula(self.sums), error, *LIMITS.get(name, RATE))
+        if "r2" in found and not self._r2_is_determined(found["r2"], drawn):
+            found["r2"] = found["r2"]._replace(value=math.nan, error=math.nan)
+        return found
 
     def value(self, figure: str) -> float:
         """A figure without its error, which takes a while."""
@@ -164,26 +214,42 @@ class Evaluation:
             known = ", ".join(self.figures)
             raise AttributeError(f"this evaluation has no '{name}', but {known}; ask for another") from None
 
-    def threshold(self, *, recall: float | None = None, rate: float | None = None) -> float:
-        """The score from which on to answer with the second class, for a wanted recall or rate of positive answers.
+    def threshold(self, *, recall: float | None = None, rate: float | None = None, positive: Any = None) -> float:
+        """The score from which on to answer with the second class, for a wanted recall or rate of the positive class.
 
         It is an edge of the noisy histogram, and costs nothing beyond it.
+
+        Parameters
+        ----------
+        recall : the share of the positive class that is to be answered with it
+        rate : or the share of all records that is
+        positive : which class that is; by default the positive class of this evaluation
         """
         if self.edges is None:
-            raise SpecError("a threshold needs the scores of two classes; evaluate with ask='scores'")
+            raise SpecError("a threshold needs the scores of two classes; evaluate with metrics='scores'")
         if (recall is None) == (rate is None) or not 0 < (recall if rate is None else rate) < 1:  # type: ignore[operator]
             raise SpecError("a threshold is for a recall or for a rate, a number between 0 and 1; give one of them")
-        first = curves.first_bin(self.sums, recall=recall, rate=rate)
-        return float(np.concatenate([[self.model.low], self.edges, [self.model.high]])[first])
+        which = self.model.with_positive(positive).positive
+        first = curves.first_bin(curves.with_positive(self.sums, which), recall=recall, rate=rate)
+        ends = np.concatenate([[self.model.low], self.edges, [self.model.high]])
+        return float(ends[first if which == 1 else len(ends) - 1 - first])
+
+    def at_threshold(self, threshold: float) -> "Evaluation":
+        """The same sums as an evaluation of the model with another threshold, one that `threshold` returned."""
+        if self.edges is None or threshold not in (self.model.low, *self.edges.tolist(), self.model.high):
+            raise SpecError(
+                "figures are known at thresholds that `threshold` returned, after metrics='scores'; give one"
+            )
+        return replace(self, model=self.model._replace(threshold=float(threshold)))
 
     def link(self) -> tuple[float, float]:
         """(a, b) of calibrated probabilities 1/(1 + e^−(a s + b)), from the same histogram."""
         if self.edges is None:
-            raise SpecError("calibration needs the scores of two classes; evaluate with ask='scores'")
-        return curves.platt(self.centres, self.sums, self.noise, self.model.link or (1.0, 0.0))
+            raise SpecError("calibration needs the scores of two classes; evaluate with metrics='scores'")
+        return curves.platt(self.centers, self.sums, self.noise, self.model.link or (1.0, 0.0))
 
     @property
-    def centres(self) -> Array:
+    def centers(self) -> Array:
         """The middle of every bin."""
         assert self.edges is not None
         ends = np.concatenate([[self.model.low], self.edges, [self.model.high]])
@@ -199,37 +265,75 @@ class Evaluation:
         return 0 if self.model.low >= at else len(self.edges) + 1
 
     def _formulas(self) -> Mapping[str, Callable[[Array], float]]:
-        if self.asked == "right":
+        if self.metrics == "right":
             return {"accuracy": lambda sums: min(max(float(sums[0]) / self.records, 0.0), 1.0)}
-        if self.asked == "squares":
-            return {"r2": self._r2, "mean_squared_error": lambda sums: max(float(sums[0]) / self.records, 0.0)}
+        if self.metrics == "squares":
+            return self._formulas_of_squares()
         if self.edges is None:
-            return {"accuracy": curves.accuracy, "balanced_accuracy": curves.balanced_accuracy}
-        first, link = self._first, self.model.link
-        found: dict[str, Callable[[Array], float]] = {
-            "accuracy": lambda sums: curves.accuracy(curves.confusion(sums, first)),
-            "balanced_accuracy": lambda sums: curves.balanced_accuracy(curves.confusion(sums, first)),
-            "auc": curves.auc,
-            "average_precision": curves.average_precision,
-        }
+            return self._formulas_of_answers(lambda sums: sums)
+        first, link, which = self._first, self.model.link, self.model.positive
+        found = dict(self._formulas_of_answers(lambda sums: curves.confusion(sums, first)))
+        found["auc"] = curves.auc
+        found["average_precision"] = lambda sums: curves.average_precision(curves.with_positive(sums, which))
         if link is not None:
-            said = curves.sigmoid(self.centres, link)
+            said = curves.sigmoid(self.centers, link)
             found["calibration_error"] = lambda sums: curves.calibration_error(said, sums)
         return found
 
+    def _formulas_of_answers(self, table: Callable[[Array], Array]) -> Mapping[str, Callable[[Array], float]]:
+        """What a confusion matrix gives, with the accuracy of the most frequent class beside the model's."""
+        which = self.model.positive
+        found: dict[str, Callable[[Array], float]] = {
+            "accuracy": lambda sums: curves.accuracy(table(sums)),
+            "baseline_accuracy": curves.majority,
+            "balanced_accuracy": lambda sums: curves.balanced_accuracy(table(sums)),
+        }
+        if self.model.classes == 2:
+            found["recall"] = lambda sums: curves.recall(table(sums), which)
+            found["precision"] = lambda sums: curves.precision(table(sums), which)
+        return found
+
+    def _formulas_of_squares(self) -> Mapping[str, Callable[[Array], float]]:
+        """Squared errors in the units of the target, of the model and of the best constant; R² has none."""
+        low, high = self.model.targets
+        square = ((high - low) / 2.0) ** 2
+
+        def mean_squared_error(sums: Array) -> float:
+            return square * max(float(sums[0]) / self.records, 0.0)
+
+        def baseline(sums: Array) -> float:
+            return square * max(self._spread(sums) / self.records, 0.0)
+
+        return {
+            "r2": self._r2,
+            "mean_squared_error": mean_squared_error,
+            "baseline_mean_squared_error": baseline,
+            "root_mean_squared_error": lambda sums: math.sqrt(mean_squared_error(sums)),
+            "baseline_root_mean_squared_error": lambda sums: math.sqrt(baseline(sums)),
+        }
+
+    def _spread(self, sums: Array) -> float:
+        """The total sum of squares of the targets about their mean, within [−1, 1]."""
+        return float(sums[2]) - float(sums[1]) ** 2 / self.records
+
     def _r2(self, sums: Array) -> float:
-        spread = float(sums[2]) - float(sums[1]) ** 2 / self.records
-        return 1.0 - float(sums[0]) / max(spread, FINE * self.records)
+        return 1.0 - max(float(sums[0]), 0.0) / max(self._spread(sums), FINE * self.records)
+
+    def _r2_is_determined(self, r2: Estimate, drawn: Sequence[Array]) -> bool:
+        """Whether the targets surely differ by more than the noise, and the interval says more than nothing."""
+        lowest = self._spread(self.sums) - WIDE * float(np.std([self._spread(sums) for sums in drawn]))
+        low, high = r2.interval
+        return lowest > 0.0 and high - low <= 1.0
 
     def _simulated(self, rng: np.random.Generator) -> Array:
         """Sums as they could have come out: of another sample, with other noise."""
-        if self.asked == "squares":
+        if self.metrics == "squares":
             means = np.clip(self.sums / self.records, (0.0, -1.0, 0.0), 1.0)
             highest = np.array([means[0] * (1 - means[0]), means[2] - means[1] ** 2, means[2] * (1 - means[2])])
             spread = np.sqrt(np.maximum(highest, 0.0) * self.records + np.square(self.noise * SQUARES))
             return np.asarray(self.sums + spread * rng.normal(size=3))
         flat = np.maximum(self.sums.ravel(), 0.0)
-        if self.asked == "right":
+        if self.metrics == "right":
             flat = np.array([flat[0], max(self.records - flat[0], 0.0)])
         shares = flat / flat.sum() if flat.sum() > 0 else np.full(len(flat), 1.0 / len(flat))
         drawn = rng.multinomial(self.records, shares).astype(np.float64)[: self.sums.size]
@@ -238,24 +342,29 @@ class Evaluation:
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         return {
-            "asked": self.asked,
+            "asked": self.metrics,
             "records": self.records,
             "noise": self.noise,
             "sums": self.sums.tolist(),
             "edges": None if self.edges is None else self.edges.tolist(),
             "classes": self.model.classes,
+            "labels": None if self.model.labels is None else list(self.model.labels),
+            "positive": self.model.positive_label,
+            "decision_threshold": self.model.threshold if self.model.classes == 2 else None,
             "range": [self.model.low, self.model.high],
-            "figures": {name: {"value": f.value, "standard_error": f.error} for name, f in self.figures.items()},
+            "target_range": None if self.model.classes else list(self.model.targets),
+            "figures": {name: figure.to_dict() for name, figure in self.figures.items()},
             "privacy": None if self.statement is None else self.statement.to_dict(),
         }
 
     def __str__(self) -> str:
         """Every figure with its interval."""
-        return ", ".join(f"{name.replace('_', ' ')} {figure}" for name, figure in self.figures.items())
+        named = "" if self.model.positive_label is None else f"positive class {self.model.positive_label!r}: "
+        return named + ", ".join(f"{name.replace('_', ' ')} {figure}" for name, figure in self.figures.items())
 
 
 SQUARES = np.array([1.0, 2.0, 2.0])
-"""By what the sums of squared errors, targets and squared targets are multiplied after they were let out.
+"""By what the sums of squared errors, targets and squared targets are multiplied after they were released.
 
 Within [−1, 1], and errors clipped to as much, (r², t/2, t²/2) of two records are at most √2 apart: 1 in the first, and
 in the others d²(1 + (2 − d)²)/4 ≤ 1 for d = |t − t'|, at most 2."""
@@ -263,14 +372,15 @@ in the others d²(1 + (2 − d)²)/4 ≤ 1 for d = |t − t'|, at most 2."""
 
 def _right(tally: Tally, held: Held, model: Model, keys: Keys) -> Evaluation:
     sums = cells(held.owner, len(tally.sizes), 1 - _is_right(held, model), 2)[:, :1]
-    return _told("right", tally, RIGHT, sums, keys, model)
+    return _evaluation("right", tally, RIGHT, sums, keys, model)
 
 
 def _confusion(tally: Tally, held: Held, model: Model, keys: Keys) -> Evaluation:
     K = model.classes
-    cell = held.targets.astype(np.int64) * K + answers(held.scores, model.threshold)
+    known = class_numbers(held.targets, K)
+    cell = np.where(known < 0, NO_CELL, known * K + answers(held.scores, model.threshold))
     part = Part(1, ROOT)
-    found = _told("confusion", tally, part, cells(held.owner, len(tally.sizes), cell, K * K), keys, model)
+    found = _evaluation("confusion", tally, part, cells(held.owner, len(tally.sizes), cell, K * K), keys, model)
     return Evaluation("confusion", found.records, found.sums.reshape(K, K), found.noise, model)
 
 
@@ -283,23 +393,24 @@ def _scores(tally: Tally, held: Held, model: Model, keys: Keys) -> Evaluation:
     count = bins(records, tally.noise_of_sum(fine))
     edges = _even_edges(grid, seen, tally.noise_of_sum(rough), count, model.threshold)
     B = len(edges) + 1
-    cell = held.targets.astype(np.int64) * B + curves.places(edges, held.scores)
-    found = _told("scores", tally, fine, cells(held.owner, n, cell, 2 * B), keys, model)
+    known = class_numbers(held.targets, 2)
+    cell = np.where(known < 0, NO_CELL, known * B + curves.places(edges, held.scores))
+    found = _evaluation("scores", tally, fine, cells(held.owner, n, cell, 2 * B), keys, model)
     return Evaluation("scores", records, found.sums.reshape(2, B), found.noise, model, edges)
 
 
 def _squares(tally: Tally, held: Held, model: Model, keys: Keys) -> Evaluation:
     t, p = np.clip(held.targets, -1.0, 1.0), np.clip(held.scores, -1.0, 1.0)
-    vectors = (np.minimum(np.square(t - p), 1.0), t / 2, np.square(t) / 2)
-    whole = [np.trunc(values / FINE).astype(np.int64) for values in vectors]
+    vectors = ((np.minimum(np.square(t - p), 1.0), 0.0, 1.0), (t / 2, -0.5, 0.5), (np.square(t) / 2, 0.0, 0.5))
+    whole = [whole_units(values, FINE, low / FINE, high / FINE) for values, low, high in vectors]
     part = Part(1, ROOT * (1.0 + 2.0**-18), unit=FINE)  # truncated: a unit in each number further apart at the most
-    found = _told("squares", tally, part, by_node(held.owner, len(tally.sizes), whole), keys, model)
+    found = _evaluation("squares", tally, part, by_node(held.owner, len(tally.sizes), whole), keys, model)
     return Evaluation("squares", found.records, found.sums * SQUARES, found.noise, model)
 
 
-def _told(asked: str, tally: Tally, part: Part, sums: IntArray, keys: Keys, model: Model) -> Evaluation:
+def _evaluation(metrics: str, tally: Tally, part: Part, sums: IntArray, keys: Keys, model: Model) -> Evaluation:
     total = tally.answers(part, sums, keys).sum(axis=0)
-    return Evaluation(asked, int(tally.sizes.sum()), total, tally.noise_of_sum(part), model)
+    return Evaluation(metrics, int(tally.sizes.sum()), total, tally.noise_of_sum(part), model)
 
 
 Question = Callable[[Tally, Held, Model, Keys], Evaluation]
@@ -315,16 +426,17 @@ QUESTIONS: Choices[Question] = Choices(
 OF_CLASSES, OF_TWO, OF_NUMBERS = ("right", "confusion"), ("right", "confusion", "scores"), ("squares",)
 
 
-def evaluate(tally: Tally, held: Held, model: Model, keys: Keys, ask: str = "auto") -> Evaluation:
-    """Ask the held-out records of every node, and let out the noisy answers.
+@old_arguments
+def evaluate(tally: Tally, held: Held, model: Model, keys: Keys, metrics: str = "auto") -> Evaluation:
+    """Ask the held-out records of every node, and released the noisy answers.
 
     Parameters
     ----------
     tally : sizes and noise
-    held : the records; each is looked at here, and nowhere else
+    held : the records; each is examined here, and nowhere else
     model : what is public
     keys : secret generators, for this evaluation alone
-    ask : 'right', 'confusion' or 'scores' of two classes, 'squares' of a regression; 'auto' is the most telling
+    metrics : 'right', 'confusion' or 'scores' of two classes, 'squares' of a regression; 'auto' is the most telling
 
     Examples
     --------
@@ -338,10 +450,10 @@ def evaluate(tally: Tally, held: Held, model: Model, keys: Keys, ask: str = "aut
     True
     """
     fits = OF_NUMBERS if not model.classes else OF_TWO if model.classes == 2 else OF_CLASSES
-    ask = fits[-1] if ask == "auto" else ask
-    question = QUESTIONS.read(ask)
-    if ask not in fits:
-        raise SpecError(f"'{ask}' cannot be asked of this model; ask for one of {', '.join(fits)}")
+    metrics = fits[-1] if metrics == "auto" else metrics
+    question = QUESTIONS.read(metrics)
+    if metrics not in fits:
+        raise SpecError(f"'{metrics}' cannot be computed for this model; ask for one of {', '.join(fits)}")
     return question(tally, held, model, keys)
 
 
@@ -355,8 +467,8 @@ def _is_right(held: Held, model: Model) -> IntArray:
 
 
 def bins(records: int, noise: float) -> int:
-    """Of a histogram of so many records with so much noise: the more that can be told apart, the more of them."""
-    return int(np.clip(math.sqrt(records / max(noise, 1.0)), FEWEST, MOST))
+    """Of a histogram of so many records with so much noise: the more that can be distinguished, the more of them."""
+    return int(np.clip(math.sqrt(records / max(noise, 1.0)), MIN_BINS, MAX_BINS))
 
 
 def _even_edges(grid: Array, seen: Array, noise: float, count: int, threshold: float) -> Array:

@@ -5,8 +5,8 @@ apart than the tally's *diameter*: 1 for the answer to one question (right or wr
 record falls into (it leaves one and enters another). Sums are exact, of whole numbers, and rounded once with their
 noise, as in a secure release (docs/secure.md).
 
-An evaluation asks in one or more *parts*, the later ones perhaps after the answers to the earlier ones were seen; each
-has its share s of the budget: with z the multiplier of the whole, its noise is d z/√s, d its diameter. Gaussian
+An evaluation requests in one or more *parts*, the later ones perhaps after the answers to the earlier ones were seen;
+each has its share s of the budget: with z the multiplier of the whole, its noise is d z/√s, d its diameter. Gaussian
 mechanisms compose by Σ 1/z², also where each is chosen after seeing the one before, so that all parts together are one
 Gaussian mechanism of multiplier z. That is the event: a full batch of records, L = ½, one round, σ = z/q.
 
@@ -25,13 +25,16 @@ from sottovoce._types import Array, IntArray
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy.calibration import Circumstances, Private
 from sottovoce.privacy.events import Event
-from sottovoce.privacy.release import Adversary, Gaussian, Law, Release, Source, Transcript, rounded_up
+from sottovoce.privacy.release import Adversary, Gaussian, NoiseMechanism, NoiseTerm, Release, Transcript, rounded_up
 from sottovoce.privacy.sampling import Full
 from sottovoce.secure.generator import Generator, Purpose, fresh, generators
 from sottovoce.secure.noise import Layer, Noise, Same, release_grid
 
 HALF = 0.5
 """L of an answer that is 0 or 1, seen from the middle: what one record can move is 2L."""
+
+NO_CELL = -1
+"""The cell of a record that has no target."""
 
 Keys = Mapping[Purpose, Generator]
 
@@ -59,7 +62,7 @@ RIGHT = Part(1, 1.0)
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """What the nodes let out of their held-out records.
+    """What the nodes release of their held-out records.
 
     Attributes
     ----------
@@ -86,7 +89,7 @@ class Tally:
         epsilon: float,
         delta: float,
         adversary: Adversary | None = None,
-        law: Law | None = None,
+        law: NoiseMechanism | None = None,
     ) -> "Tally":
         """With as much noise as (ε, δ) needs."""
         n = len(sizes)
@@ -119,21 +122,23 @@ class Tally:
         nodes : whose sums these are; everybody's by default
         """
         who = np.arange(len(self.sizes)) if nodes is None else np.asarray(nodes)
+        if sums.dtype.kind not in "iu":
+            raise PrivacyError("the sums of a tally are whole numbers; bring each record's part to units first")
         sums = np.ascontiguousarray(sums, dtype=np.int64)
         scales = rounded_up(self.noise(part)[who])
         if len(sums) != len(who) or not np.all(scales > 0):
             raise PrivacyError("a tally has a row of sums for each node, and noise for each row")
-        sources = self.release.law.sources(who, np.full(len(who), part.round), self.release.sigma)
-        layers = [_layer(source, scales[source.rows], keys) for source in sources]
+        noise_terms = self.release.law.noise_terms(who, np.full(len(who), part.round), self.release.sigma)
+        layers = [_layer(source, scales[source.rows], keys) for source in noise_terms]
         # a count stays a count: its grid is 1, however small the noise
         grids = [part.unit if part.unit == 1.0 else release_grid(scale, part.unit) for scale in scales.tolist()]
         made = Noise(sums.shape[1], np.array(grids), layers)
         return made.added_to(sums, part.unit) * np.array(grids)[:, None]
 
 
-def _layer(source: Source, scales: Array, keys: Keys) -> Layer:
-    """A source of unit noise, times every node's scale."""
-    key, sums = keys[Purpose.PAIRS if source.shared else Purpose.COUNTS], source.together
+def _layer(source: NoiseTerm, scales: Array, keys: Keys) -> Layer:
+    """A source of noise term, times every node's scale."""
+    key, sums = keys[Purpose.PAIRS if source.shared else Purpose.COUNTS], source.shared_terms
     same = None if sums is None else Same(sums.owners, sums.rounds, sums.starts, sums.which, sums.factors * scales)
     return Layer(key, source.rows, source.owners, source.rounds, source.factors * scales, same)
 
@@ -147,13 +152,16 @@ def seeded(seed: int | None, *salt: int) -> Keys:
 
 
 def cells(owner: IntArray, nodes: int, cell: IntArray, count: int) -> IntArray:
-    """How many records of each node fall into each cell.
+    """How many records of each node fall into each cell; a record of `NO_CELL` falls into none.
 
     Examples
     --------
-    >>> cells(np.array([0, 1, 1]), 2, np.array([2, 0, 0]), 3)
+    >>> cells(np.array([0, 1, 1, 1]), 2, np.array([2, 0, 0, NO_CELL]), 3)
     array([[0, 0, 1], [2, 0, 0]])
     """
+    there = cell != NO_CELL
+    if not there.all():
+        owner, cell = owner[there], cell[there]
     return np.bincount(owner * count + cell, minlength=nodes * count).reshape(nodes, count)
 
 

@@ -7,37 +7,111 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from sottovoce import plugins
+from sottovoce._renamed import old_attributes
 from sottovoce.data.embedded import EMBEDDED, embedded
-from sottovoce.data.fetch import load_real
+from sottovoce.data.fetch import VARIABLE, load_real, real_path
 from sottovoce.data.load import as_reals, as_signs
 from sottovoce.data.load import load as load_file
 from sottovoce.data.standins import epsilon_like, rcv1_like
 from sottovoce.data.tables import Table, unit_rows
 from sottovoce.errors import DataError, SpecError
+from sottovoce.matrices import is_sparse
 from sottovoce.problem.losses import Loss
-from sottovoce.problem.shards import Shards, by_group, even
+from sottovoce.problem.shards import Partition, Shards, by_group, dirichlet, even
+from sottovoce.registry import Choices, Chosen
 
 NODES = 20
 SIZES = ("tiny", "small", "full")
 HELD_OUT = 5  # where a set has no test file, a fifth of it is kept for the test
-DEALT = 20  # the seed from which records are dealt out, unless another one is given
+DEALT = 20  # the seed from which records are partitioned, unless another one is given
 
 
+class Parting(NamedTuple):
+    """What a partition may read, in a simulation."""
+
+    X: Any
+    y: Any
+    nodes: int
+    rng: np.random.Generator
+
+
+def _even(of: Parting) -> Partition:
+    return even(len(of.y), of.nodes, of.rng)
+
+
+def _dirichlet(of: Parting, alpha: float = 0.3) -> Partition:
+    return dirichlet(of.y, of.nodes, alpha, of.rng)
+
+
+def _by_label(of: Parting) -> Partition:
+    return _sorted(of, of.y)
+
+
+def _by_column(of: Parting, column: int) -> Partition:
+    if not isinstance(column, int) or not 0 <= column < of.X.shape[1]:
+        raise SpecError(f"there is no column {column!r} to partition by; give a number from 0 to {of.X.shape[1] - 1}")
+    values = of.X[:, [column]]
+    return _sorted(of, np.ravel(values.toarray() if is_sparse(values) else values))
+
+
+def _by_size(of: Parting, ratio: float = 100.0) -> Partition:
+    """The largest node has so many times the records of the smallest, the others are in between, by equal factors."""
+    if not 1 <= ratio < np.inf:
+        raise SpecError(f"the largest node has at least as many records as the smallest, not {ratio!r} times as many")
+    shares = np.geomspace(1.0, ratio, of.nodes)
+    sizes = np.maximum(1, np.floor(shares / shares.sum() * len(of.y))).astype(np.int64)
+    sizes[-1] += len(of.y) - sizes.sum()
+    if sizes[-1] < 1:
+        raise DataError(f"{len(of.y)} records are too few for {of.nodes} nodes; take fewer nodes")
+    return np.concatenate([[0], np.cumsum(sizes)]), of.rng.permutation(len(of.y))
+
+
+def _sorted(of: Parting, values: Any) -> Partition:
+    """Nodes of the same size hold neighbors in the order of these values; ties are in random order."""
+    order = of.rng.permutation(len(of.y))
+    return even(len(of.y), of.nodes)[0], order[np.argsort(np.asarray(values)[order], kind="stable")]
+
+
+Partitioning: TypeAlias = Chosen[Parting, Partition]
+"""A way to partition records over simulated nodes."""
+
+_WAYS: dict[str, Callable[..., Partition]] = {
+    "even": _even,
+    "dirichlet": _dirichlet,
+    "by_label": _by_label,
+    "by_size": _by_size,
+    "by_column": _by_column,
+}
+PARTITIONS = Choices.of_functions("partition", _WAYS)
+"""even: at random, equal sizes; dirichlet(α): labels in Dirichlet(α) proportions, uneven sizes; by_label: sorted by
+label, equal sizes; by_size(r): at random, sizes over a factor of r; by_column(j): sorted by column j, equal sizes.
+
+Examples
+--------
+>>> found = PARTITIONS.read("by_size:4")(Parting(np.zeros((70, 1)), np.zeros(70), 3, np.random.default_rng(0)))
+>>> np.diff(found[0]).tolist()
+[10, 20, 40]
+"""
+EVEN = PARTITIONS.read("even")
+
+
+@old_attributes
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Records to train on, before they are dealt out to nodes, and others to test on.
+    """Records to train on, before they are partitioned to nodes, and others to test on.
 
     Attributes
     ----------
-    name : what it is asked for by
+    name : what it is requested by
     records : to train on; targets are ±1, class numbers 0 … K − 1, or real numbers
     held_out : to test on
     size : of sets that are made here: 'tiny', 'small', or 'full', which is the paper's own
-    ordered : whether the records lie in an order that dealing them out has to undo; made ones have none
+    ordered : whether the records lie in an order that partitioning them  has to undo; made ones have none
     """
 
     name: str
@@ -61,15 +135,23 @@ class Dataset:
         """The held-out records, in one place."""
         return Shards.of(self.held_out.X, _targets(self.held_out), np.array([0, self.held_out.n_records]))
 
-    def deal(self, nodes: int = NODES, seed: int | None = None) -> Shards:
-        """The records with their owners or, where they have none, dealt out evenly, at random: always in the same way.
+    def partition(self, nodes: int = NODES, seed: int | None = None, partition: Partitioning | None = None) -> Shards:
+        """The records with their owners or, where they have none, partitioned over so many nodes."""
+        return Shards.of(self.records.X, self.y, *self.parts(nodes, seed, partition))
 
-        With a seed they are dealt out from that.
+    def parts(self, nodes: int = NODES, seed: int | None = None, partition: Partitioning | None = None) -> Partition:
+        """Which records are at which node: with their owners or, where they have none, by a row of `PARTITIONS`.
+
+        By default evenly, at random; always in the same way, unless another seed is given. Only simulations may
+        partition by what records hold.
         """
         if self.records.groups is not None:
-            return Shards.of(self.records.X, self.y, *by_group(self.records.groups)[0])
-        shuffled = None if seed is None and not self.ordered else np.random.default_rng(DEALT if seed is None else seed)
-        return Shards.of(self.records.X, self.y, *even(self.records.n_records, nodes, shuffled))
+            return by_group(self.records.groups)[0]
+        rng = np.random.default_rng(DEALT if seed is None else seed)
+        if partition is None or partition == EVEN:
+            shuffled = None if seed is None and not self.ordered else rng
+            return even(self.records.n_records, nodes, shuffled)
+        return partition(Parting(self.records.X, self.y, nodes, rng))
 
     def bounded(self) -> "Dataset":
         """The same with every row within norm 1, each scaled by itself."""
@@ -99,7 +181,7 @@ def load(
     --------
     >>> from sottovoce.problem.losses import LOSSES
     >>> found = load("breast_cancer", loss=LOSSES.make("logistic"))
-    >>> found.deal(5).sizes.tolist(), len(found.test.y)
+    >>> found.partition(5).sizes.tolist(), len(found.test.y)
     ([91, 91, 91, 91, 91], 114)
     """
     if size not in SIZES:
@@ -107,7 +189,7 @@ def load(
     if name in MADE:
         table, test = (_for_loss(table, loss) for table in MADE[name](size))
         return Dataset(name, table, test, size, ordered=False)
-    if name in REAL:
+    if name in REAL or (name not in EMBEDDED and plugins.found("data set", name, REAL)):
         table, *tested = (_for_loss(table, loss) for table in REAL[name]())
         return Dataset(name, table, tested[0], size) if tested else split(table, drawn, name, size)
     if name in EMBEDDED:
@@ -184,12 +266,38 @@ def _covtype() -> tuple[Table, ...]:
     return (_within(replace(table, X=np.asarray(table.X.toarray(), dtype=np.float32) / COVTYPE_LARGEST)),)
 
 
-def _covtype_centred() -> tuple[Table, ...]:
+def _covtype_centered() -> tuple[Table, ...]:
     """Quantities as (value − mean)/(3 deviations), cut off at ±1; soil and wilderness stay 0 and 1; rows within 1."""
     table = load_real("covtype")
     X = table.X.toarray()
     X[:, :10] = np.clip((X[:, :10] - COVTYPE_MEAN) / (3 * np.array(COVTYPE_SPREAD)), -1, 1)
     return (_within(replace(table, X=X.astype(np.float32))),)
+
+
+CREDIT_LABEL = "default-payment-next-month"
+CREDIT_BOUNDS = {"LIMIT_BAL": 1e6, "AGE": 100.0, "PAY_AMT": 1e5, "PAY_": 9.0, "BILL_AMT": 5e5}
+"""Public bounds by the beginnings of columns' names: what is larger is cut off; all others are 0, 1 or 2."""
+
+
+def _credit() -> tuple[Table, ...]:
+    """Default of credit card clients: amounts over public bounds, and cut off there; rows within 1; no client ids."""
+    path = real_path("credit")
+    if path is None:
+        raise DataError(f"the data set 'credit' is not in the project; set {VARIABLE} to the folder that holds it")
+    table = load_file(path, label=CREDIT_LABEL)
+    names = list(table.features or ())
+    scale = [next((b for start, b in CREDIT_BOUNDS.items() if name.startswith(start)), 1.0) for name in names]
+    X = np.clip(np.asarray(table.X, dtype=np.float64) / scale, -1, 1)
+    kept = [i for i, name in enumerate(names) if name != "ID"]
+    y = np.where(np.asarray(_targets(table), dtype=np.float64) > 0, 1.0, -1.0)
+    features = tuple(names[i] for i in kept)
+    return (_within(Table(X[:, kept].astype(np.float32), y, None, features, "credit")),)
+
+
+def _odd() -> tuple[Table, ...]:
+    """MNIST's odd digits against the even ones."""
+    tables = (load_real("mnist"), load_real("mnist.t"))
+    return tuple(_within(replace(t, y=np.where(_targets(t) % 2 == 1, 1.0, -1.0), name="mnist-odd")) for t in tables)
 
 
 def _mushrooms() -> tuple[Table, ...]:
@@ -203,8 +311,10 @@ REAL: dict[str, Callable[[], tuple[Table, ...]]] = {
     "rcv1": lambda: (load_real("rcv1"),),
     "a9a": lambda: (_within(load_real("a9a")), _within(load_real("a9a.t"))),
     "covtype": _covtype,
-    "covtype-centred": _covtype_centred,
+    "covtype-centred": _covtype_centered,
     "mnist": lambda: (_within(load_real("mnist")), _within(load_real("mnist.t"))),
+    "mnist-odd": _odd,
+    "credit": _credit,
     "mushrooms": _mushrooms,
 }
 """Real sets, whole: their records and, where there is a test file, its records."""

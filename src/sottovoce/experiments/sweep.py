@@ -1,7 +1,7 @@
-"""Many runs at once: an ε grid × seeds × regularisation, with as much shared as may be.
+"""Many runs at once: an ε grid × seeds × regularization, with as much shared as may be.
 
 Runs that differ only in numbers (noise, clip, weights of h, step sizes) and have the same seed share the schedule, the
-records drawn and one stream of unit noise: the compiled engine runs them side by side and makes the noise once, and
+records drawn and one stream of noise term: the compiled engine runs them side by side and makes the noise once, and
 their differences are not blurred by different draws (common random numbers). Groups with different seeds or networks
 go out to the cores, or to a cluster through joblib's Dask backend; a device takes all seeds together. Where a run lands
 changes none of its numbers.
@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from sottovoce.engine import ENGINES, Engine
+from sottovoce.engine import Engine, engine_named
 from sottovoce.engine.cores import shared
 from sottovoce.errors import SpecError
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
 from sottovoce.run.result import Result
-from sottovoce.run.solve import alike, simulate
+from sottovoce.run.solve import RunOptions, batch_key, run_batch
 from sottovoce.run.spec import Execution, Spec
 
 
@@ -52,7 +52,7 @@ def sweep(
     >>> import numpy as np
     >>> from sottovoce.run.presets import paper_l2
     >>> shards = Shards.of(np.eye(4), np.array([1.0, -1.0, 1.0, -1.0]), np.array([0, 2, 4]))
-    >>> grid = [paper_l2(50).but(privacy__noise=f"private({e})", seed=s) for e in (1.0, 2.0) for s in (0, 1)]
+    >>> grid = [paper_l2(50).replace(privacy__noise=f"private({e})", seed=s) for e in (1.0, 2.0) for s in (0, 1)]
     >>> [round(r.statement.epsilon, 1) for r in sweep(grid, shards)]
     [1.0, 1.0, 2.0, 2.0]
     """
@@ -64,21 +64,23 @@ def sweep(
     if any(spec.seed is None for spec in specs):
         raise SpecError("the runs of a sweep share their draws, so each needs a seed")
     alikes: dict[str, list[int]] = {}
-    engine = ENGINES.get(execution.engine)
+    engine = None if execution.engine == "auto" else engine_named(execution.engine)
     for place, spec in enumerate(specs):
-        alikes.setdefault(alike(spec, engine is not None and engine.seeds), []).append(place)
+        alikes.setdefault(batch_key(spec, engine is not None and engine.device is not None), []).append(place)
     groups: list[list[int]] = []
     for places in alikes.values():  # a run that maps its records shares them with none, unless the engine maps them
         first = specs[places[0]]
-        apart = first.privacy.once is not None and not _mapped_by(engine, first, shards)
+        apart = first.privacy.pre_release is not None and not _mapped_by(engine, first, shards)
         groups += [[place] for place in places] if apart else [places]
-    for turn, places in enumerate(groups):  # who asks for the same noise side by side begins with another run
+    for turn, places in enumerate(groups):  # who requests for the same noise side by side begins with another run
         begin = turn % max(1, jobs) * len(places) // max(1, jobs)
         places[:] = places[begin:] + places[:begin]
     optima = f_star if f_star is not None else [float("nan")] * len(specs)
     shards.norms  # noqa: B018 - once, before the groups all need them
     work = [
-        delayed(simulate)([specs[i] for i in places], shards, test, [optima[i] for i in places], execution, **names)
+        delayed(_results)(
+            [specs[i] for i in places], shards, RunOptions(execution, test, [optima[i] for i in places]), names
+        )
         for places in groups
     ]
     # groups side by side share the cores: matrix products that each take them all would wait for each other
@@ -91,9 +93,14 @@ def sweep(
     return [results[i] for i in range(len(specs))]
 
 
+def _results(specs: Sequence[Spec], shards: Shards, options: RunOptions, names: dict[str, Any]) -> list[Result]:
+    """Of runs side by side."""
+    return [run.result(**names) for run in run_batch(specs, shards, options)]
+
+
 def _mapped_by(engine: Engine | None, spec: Spec, shards: Shards) -> bool:
     """Whether the engine puts the records of such runs through their maps, as it reads them."""
-    if engine is None or not engine.maps or engine.lacks() is not None or shards.people:
+    if engine is None or engine.device is None or engine.lacks() is not None or shards.people:
         return False
     return engine.refusal(prepare(spec, shards, unmapped=True).job) is None
 

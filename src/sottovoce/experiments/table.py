@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sottovoce.errors import DataError, SpecError
-from sottovoce.notation import parse, write
+from sottovoce.limits import check_file
+from sottovoce.registry import parse, write
 from sottovoce.run.result import NOT_PRIVATE
-from sottovoce.within import check_file
 
 Row = dict[str, Any]
 """A flat row: numbers, words and truth values by name."""
@@ -29,6 +29,7 @@ class Runs:
     ----------
     key : names of the columns that make a run what it is; a choice in two spellings is one choice
     path : a file to go on with and to write to after every run; None keeps nothing
+    missing : values of columns that tables of earlier versions do not have
 
     Examples
     --------
@@ -38,11 +39,11 @@ class Runs:
     [0.7]
     """
 
-    def __init__(self, key: Sequence[str], path: Path | None = None) -> None:
+    def __init__(self, key: Sequence[str], path: Path | None = None, missing: Mapping[str, Any] | None = None) -> None:
         self.key, self.path = tuple(key), path
         self._runs: dict[tuple[Any, ...], list[Row]] = {}
         if path is not None and path.exists():
-            self._take(load_rows(path))
+            self._take([{**(missing or {}), **row} for row in load_rows(path)])
 
     @property
     def rows(self) -> list[Row]:
@@ -134,7 +135,7 @@ def save_rows(rows: Sequence[Row], path: Path) -> None:
 
 
 def load_rows(path: Path) -> list[Row]:
-    """Read `save_rows` back, or a table of an earlier version."""
+    """Read `save_rows` back."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -4,12 +4,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sottovoce.evaluation.figures import notes_of, rows_of
 from sottovoce.privacy.release import ADVERSARIES
 from sottovoce.privacy.statement import UNITS, PrivacyStatement, number
 from sottovoce.run.result import Result
 
-WIDE = 1.96
-"""Standard errors on either side of a 95 % interval."""
 UNSTATED = "Its publisher has not said what it is for. Ask before you decide anything about anybody by it."
 
 
@@ -26,12 +25,14 @@ def card(
     problem, sizes = result.spec.problem, public["records"]
     units = UNITS.make(said.unit).plural
     each = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
+    additive = bool(result.spec.problem.features)
     date = result.environment.get("date", "not written down")
     trained = {
         "date": date,
         "software": said.software or f"sottovoce {result.environment.get('sottovoce', '')}",
         "owners": f"{public['n']:,}, with {each} {units} each, {sum(sizes):,} in all",
-        "features": f"{len(result.features):,}" if result.features is not None else f"{result.coef.shape[-1]:,}",
+        "columns" if additive else "features": f"{result.columns:,}",
+        **({"functions of columns": f"{result.coef.shape[-1]:,}: {result.spec.problem.features}"} if additive else {}),
         "loss and penalty": f"{problem.loss} + {problem.h}",
         "rounds": f"{result.spec.algorithm.rounds:,}",
         "longest row": "as they came" if bound is None else f"{bound:g}; longer ones are scaled down to it",
@@ -46,11 +47,11 @@ def card(
         _answers(result),
         "## Trained on",
         _table(("public number", "value"), trained.items()),
-        "Who owns which records is not told here. Nothing on this page was computed outside the mechanism.",
+        "This page does not say who owns which records. Nothing on it was computed outside the mechanism.",
         "## Guarantee",
         *_guarantee(said),
         "## Evaluation",
-        *_evaluated(evaluation),
+        *_evaluated(evaluation, result.scale.threshold, said),
         "## Files",
         "\n".join(f"- `{file}`: {FILES[file]}" for file in files),
     ]
@@ -67,9 +68,10 @@ FILES = {
 
 
 def _kind(result: Result) -> str:
+    article = "An additive" if result.spec.problem.features else "A linear"
     if result.classes is None:
-        return "A linear regression"
-    return f"A linear classifier of {len(result.classes)} classes"
+        return f"{article} regression"
+    return f"{article} classifier of {len(result.classes)} classes"
 
 
 def _answers(result: Result) -> str:
@@ -80,9 +82,10 @@ def _answers(result: Result) -> str:
         low, high = result.target_range or scale.targets
         return f"A number; it was trained on targets from {low:g} to {high:g}."
     if len(classes) == 2:
+        threshold = f"{round(scale.threshold, 12):g}"  # next to 0 where 0 was meant: see `Result.with_classes`
         return (
-            f"The positive class is **{_plain(classes[1])}**: the answer where the score is {scale.threshold:g} or "
-            f"more. Below, it is **{_plain(classes[0])}**."
+            f"The positive class is **{_plain(classes[1])}**: the answer where the score is {threshold} or more. "
+            f"Below, it is **{_plain(classes[0])}**."
         )
     return f"The class with the largest score: {', '.join(f'**{_plain(label)}**' for label in classes)}."
 
@@ -93,7 +96,7 @@ def _guarantee(said: PrivacyStatement) -> list[str]:
         "ε": number(said.epsilon),
         "δ": f"{said.delta:g}",
         "adversary": f"{said.adversary}, who sees {adversary.sees}",
-        "neighbouring data": said.adjacency,
+        "neighboring data": said.adjacency,
         "unit": said.unit,
     }
     rests = "\n".join(f"- {_plain(text)}" for text in said.assumptions)
@@ -101,18 +104,21 @@ def _guarantee(said: PrivacyStatement) -> list[str]:
     return [_table(("", ""), rows.items()), "It rests on this:", rests, "It does not cover:", open_]
 
 
-def _evaluated(evaluation: Mapping[str, Any] | None) -> list[str]:
+def _evaluated(evaluation: Mapping[str, Any] | None, threshold: float, said: PrivacyStatement) -> list[str]:
     if evaluation is None:
         return ["No private evaluation is published with it, and figures that are not private are not published."]
-    rows = []
-    for name, figure in evaluation["figures"].items():
-        value, error = float(figure["value"]), float(figure["standard_error"])
-        low, high = value - WIDE * error, value + WIDE * error
-        rows.append((name.replace("_", " "), f"{value:.4f}", f"{low:.4f} to {high:.4f}"))
+    stored = evaluation.get("threshold") == threshold
+    measured = threshold if stored else evaluation.get("decision_threshold")
+    notes = notes_of(evaluation)
+    if measured is not None and measured != threshold:
+        notes.append(
+            f"These figures are of answers at the threshold {measured:g}; the model here answers from {threshold:g} on."
+        )
     return [
-        f"Noisy tallies over {int(evaluation['records']):,} records that were held out of training, covered by the "
-        "guarantee above. Intervals count the noise and that these records are a sample.",
-        _table(("figure", "value", "95 % interval"), rows),
+        f"Noisy tallies over {int(evaluation['records']):,} records, covered by the guarantee above. {said.covers} "
+        "Intervals count the noise and that these records are a sample.",
+        *map(_plain, notes),
+        _table(("figure", "value", "95 % interval"), rows_of(evaluation, "threshold_figures" if stored else "figures")),
     ]
 
 

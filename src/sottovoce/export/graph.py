@@ -12,33 +12,91 @@ import onnx
 from onnx import TensorProto, helper
 
 from sottovoce.export.model import SOFTMAX, probabilities
+from sottovoce.features import CENTERS, PAIR_ORDER, PAIR_WEIGHT, Additive
 from sottovoce.run.result import Result
 
 OPSET, IR = 17, 9
 """Old enough for what is installed."""
 
 
-def graph(result: Result, bound: float | None, told: dict[str, str]) -> bytes:
-    """The graph as the bytes of a file; `told` are texts that it carries."""
+def graph(result: Result, bound: float | None, metadata: dict[str, str]) -> bytes:
+    """The graph as the bytes of a file; `metadata` are texts that it carries."""
     made = _Graph()
-    rows = "X"
+    rows, of = "X", result.spec.problem.features
+    if isinstance(of, Additive):
+        rows, bound = _expanded(made, of, result.public.get("distribution")), None
     if bound is not None:
         squares = made("ReduceSum", made("Mul", "X", "X"), made.whole([1]), keepdims=1)
         longest = made("Max", made("Sqrt", squares), made.number(bound))
         rows = made("Mul", "X", made("Div", made.number(bound), longest))
     weights = made.array(np.atleast_2d(result.coef).T)
     scores = made("Add", made("MatMul", rows, weights), made.array(np.atleast_1d(result.intercept)))
-    K, width = np.atleast_2d(result.coef).shape
+    K = len(np.atleast_2d(result.coef))
     outputs = [_output(made, "prediction" if result.classes is None else "score", scores, K)]
     if result.classes is not None:
         outputs += _answers(made, result, scores, K)
-    incoming = helper.make_tensor_value_info("X", TensorProto.FLOAT, ["records", width])
+    incoming = helper.make_tensor_value_info("X", TensorProto.FLOAT, ["records", result.columns])
     whole = helper.make_graph(made.nodes, "sottovoce", [incoming], outputs, made.constants)
     file = helper.make_model(whole, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR)
     file.producer_name = "sottovoce"
-    helper.set_model_props(file, told)
+    helper.set_model_props(file, metadata)
     onnx.checker.check_model(file, full_check=True)
     return bytes(file.SerializeToString())
+
+
+def _expanded(made: "_Graph", of: Additive, distributions: Any) -> str:
+    """Functions of columns, in the order of `features.Additive`."""
+    places, low, high = (np.array(values) for values in zip(*of.numeric, strict=True))
+    middle, half = (low + high) / 2.0, (high - low) / 2.0
+    numbers = made("Gather", "X", made.whole(places.tolist()), axis=1)
+    scaled = made("Div", made("Sub", numbers, made.array(middle)), made.array(half))
+    t = made("Clip", scaled, made.number(-1.0), made.number(1.0))
+    u = made("Mul", made("Add", t, made.number(1.0)), made.number(0.5))
+    F = u if distributions is None else _distribution(made, u, np.array(distributions))
+    parts = [t]
+    if of.others:
+        others = made("Gather", "X", made.whole(of.others), axis=1)
+        norm = made("Sqrt", made("ReduceSum", made("Mul", others, others), made.whole([1]), keepdims=1))
+        shorter = made("Div", made.number(of.rest), made("Max", norm, made.number(of.rest)))
+        parts.append(made("Mul", others, shorter))
+    if of.distribution:
+        parts.append(made("Sub", made("Mul", F, made.number(2.0)), made.number(1.0)))
+    mixed = F is not u and not of.distribution
+    inner = made("Mul", made("Add", u, F), made.number(0.5)) if mixed else u
+    polynomials = _legendre(made, t, max(of.degree, PAIR_ORDER)) if of.basis == "legendre" or of.pairs else []
+    for j in range(of.d):
+        each = made.whole([j])
+        for k, weight in zip(of.orders, of.weights, strict=True):
+            if of.basis == "legendre":
+                value = made("Gather", polynomials[k], each, axis=1)
+            else:
+                value = made("Cos", made("Mul", made("Gather", inner, each, axis=1), made.number(np.pi * k)))
+            parts.append(made("Mul", value, made.number(float(weight))))
+    steps = range(1, PAIR_ORDER + 1)
+    for i, j in of.pairs:
+        for a in steps:
+            for b in steps:
+                left, right = (made("Gather", polynomials[k], made.whole([p]), axis=1) for k, p in ((a, i), (b, j)))
+                parts.append(made("Mul", made("Mul", left, right), made.number(PAIR_WEIGHT / (a * b))))
+    return made("Concat", *parts, axis=1)
+
+
+def _distribution(made: "_Graph", u: str, F: Any) -> str:
+    """F of every column: a straight line between centers of cells, constant beyond the first and the last."""
+    slopes = np.diff(F, axis=1) / np.diff(CENTERS)
+    wide = made("Unsqueeze", u, made.whole([2]))
+    within = made("Min", made("Max", wide, made.array(CENTERS[:-1])), made.array(CENTERS[1:]))
+    risen = made("Mul", made("Sub", within, made.array(CENTERS[:-1])), made.array(slopes))
+    return made("Add", made("ReduceSum", risen, made.whole([2]), keepdims=0), made.array(F[:, 0]))
+
+
+def _legendre(made: "_Graph", t: str, degree: int) -> list[str]:
+    """P_0 … P_degree of every column, by their recurrence."""
+    found = [made("Add", made("Mul", t, made.number(0.0)), made.number(1.0)), t]
+    for k in range(1, degree):
+        first = made("Mul", made("Mul", t, found[k]), made.number((2 * k + 1) / (k + 1)))
+        found.append(made("Sub", first, made("Mul", found[k - 1], made.number(k / (k + 1)))))
+    return found
 
 
 def _answers(made: "_Graph", result: Result, scores: str, K: int) -> list[Any]:

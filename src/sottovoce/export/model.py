@@ -8,6 +8,15 @@ It holds names, public numbers and the mean model, which is made of noisy releas
            = classes[1] where scores >= threshold, else classes[0]    of two classes
            = classes[number of the largest score]                     of more
 
+Of an additive model `map` says how features are made of columns, before all of that:
+
+    t = numeric columns brought from [low, high] to [−1, 1] and clipped; u = (1 + t)/2; F = u, or its `distribution` by
+        straight lines between `centers`
+    features = t of every numeric column, the `others` (scaled down to `rest` where they are longer), 2 F − 1 of every
+        numeric column if `distribution_is_a_feature`, then for each numeric column k^−decay times cos(π k u) for k = 1
+        … degree (u the mean of u and F if a distribution is known and no feature) or the Legendre polynomial P_k(t)
+        for k = 2 … degree, then for each pair of numeric columns pair_weight P_a(t_i) P_b(t_j)/(a b), a, b = 1 … 3
+
 Where there was a schema, `columns` says how features are made of raw columns: a number or a date is clipped to [low,
 high] and brought to [−1, 1]; a category is an indicator for each of its values, a flag −1 or +1.
 """
@@ -19,9 +28,10 @@ import numpy as np
 
 from sottovoce._version import __version__
 from sottovoce.data.schema import Column, Schema
+from sottovoce.features import CENTERS, PAIR_WEIGHT, Additive
 from sottovoce.run.result import Result
 
-FORMAT = 1
+FORMAT, FORMAT_OF_MAPS = 1, 2
 SOFTMAX = "softmax"
 HOW = (
     "scores = rows @ transposed coefficients + intercepts, where rows longer than row_bound, if there is one, are "
@@ -35,12 +45,13 @@ def model(result: Result, schema: Schema | None = None) -> dict[str, Any]:
     coefficients = np.atleast_2d(result.coef)
     classes, scale = result.classes, result.scale
     return {
-        "format": FORMAT,
+        "format": FORMAT_OF_MAPS if result.spec.problem.features else FORMAT,
         "software": f"sottovoce {__version__}",
-        "kind": "linear regression" if classes is None else "linear classifier",
+        "kind": f"{kind(result)} {'regression' if classes is None else 'classifier'}",
         "how": HOW,
         "features": None if result.features is None else list(result.features),
         "columns": None if schema is None or schema.numbered else [_column(column) for column in schema.columns],
+        **feature_map(result),
         "clip": [schema.low, schema.high] if schema is not None and schema.numbered else None,
         "row_bound": row_bound(result, schema),
         "coefficients": coefficients.tolist(),
@@ -50,6 +61,38 @@ def model(result: Result, schema: Schema | None = None) -> dict[str, Any]:
         "threshold": scale.threshold if classes is not None and len(classes) == 2 else None,
         "probabilities": probabilities(result),
     }
+
+
+def kind(result: Result) -> str:
+    """Whether a model is linear or additive, in a word."""
+    return "additive" if result.spec.problem.features else "linear"
+
+
+def feature_map(result: Result) -> dict[str, Any]:
+    """How features are made of columns; nothing of a linear model."""
+    of = result.spec.problem.features
+    if not isinstance(of, Additive):
+        return {}
+    names = ["" if result.features is None else result.features[place] for place, _, _ in of.numeric]
+    numeric = [
+        {"name": name, "place": place, "low": low, "high": high}
+        for name, (place, low, high) in zip(names, of.numeric, strict=True)
+    ]
+    found = {
+        "basis": of.basis,
+        "degree": of.degree,
+        "decay": of.decay,
+        "numeric": numeric,
+        "others": of.others,
+        "rest": of.rest,
+        "pairs": [list(pair) for pair in of.pairs],
+        "pair_weight": PAIR_WEIGHT,
+        "distribution_is_a_feature": of.distribution,
+        "distribution": result.public.get("distribution"),
+        "centers": CENTERS.tolist(),
+        "features": list(of.names(result.features)),
+    }
+    return {"map": found}
 
 
 def row_bound(result: Result, schema: Schema | None = None) -> float | None:

@@ -12,7 +12,7 @@ from sottovoce.data.schema import Schema, read_schema
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.export.card import FILES, card
 from sottovoce.export.model import model, row_bound
-from sottovoce.run.result import ESTIMATOR, EVALUATION, Result, belonging
+from sottovoce.run.result import ESTIMATOR, EVALUATION, Result, belonging, belonging_object, chosen_threshold
 
 
 def publish(
@@ -21,6 +21,7 @@ def publish(
     *,
     name: str | None = None,
     use: str | None = None,
+    threshold: str | float | None = None,
     without_guarantee: bool = False,
     force: bool = False,
 ) -> list[Path]:
@@ -31,6 +32,8 @@ def publish(
     run : a folder written by `train --out`, `tune --out` or `model.save`
     out : the folder to publish; it must be new or empty, or hold an earlier export
     name, use : for the card: the model's name, and what it is for
+    threshold : from which score on a classifier of two answers with its second class: 'stored', the one that `evaluate`
+        found for a recall or a rate; a number; or None for the run's own
     without_guarantee : whether to take a simulation, or a run without noise, whose card then says so
     force : whether to take the place of an earlier export
 
@@ -41,14 +44,15 @@ def publish(
     run, out = Path(run), Path(out)
     result = Result.load(run)
     result.verify()
+    result = chosen_threshold(run, result, threshold)
     said = result.statement
     if (said.simulation or not said.private) and not without_guarantee:
         raise PrivacyError(
             f"the run in '{run}' has no guarantee to publish ({said.verdict()}); train without a seed and with noise, "
             "or say --without-guarantee (without_guarantee=True)"
         )
-    _refuse_to_forget(run)
-    refuse_unless_free(out, force)
+    _check_all_exported(run)
+    check_free(out, force)
     evaluation, schema = _evaluation(run, result), _schema(run)
     files = _contents(result, schema, name or run.resolve().name, use, evaluation)
     part = out.with_name(out.name + ".part")
@@ -69,10 +73,10 @@ def publish(
     return [out / each for each in files]
 
 
-def _refuse_to_forget(run: Path) -> None:
+def _check_all_exported(run: Path) -> None:
     """A model that went on from others' is made of their releases, too, and its statement is of the last one alone."""
-    text = belonging(run, ESTIMATOR)
-    earlier = [] if text is None else json.loads(text).get("earlier")
+    estimator = belonging_object(run, ESTIMATOR)
+    earlier = [] if estimator is None else estimator.get("earlier")
     if earlier:
         raise PrivacyError(
             f"the model in '{run}' went on from {len(earlier)} earlier fit{'s' * (len(earlier) > 1)} (warm_start), and "
@@ -81,7 +85,7 @@ def _refuse_to_forget(run: Path) -> None:
         )
 
 
-def refuse_unless_free(out: Path, force: bool) -> None:
+def check_free(out: Path, force: bool) -> None:
     """A folder to publish holds an export and nothing else."""
     if not out.exists():
         return
@@ -109,8 +113,8 @@ def _contents(
     if find_spec("onnx") is not None:
         from sottovoce.export.graph import graph  # an extra
 
-        told = {"privacy": said.verdict(), "adversary": said.adversary, "adjacency": said.adjacency}
-        files["model.onnx"] = graph(result, bound, told)
+        metadata = {"privacy": said.verdict(), "adversary": said.adversary, "adjacency": said.adjacency}
+        files["model.onnx"] = graph(result, bound, metadata)
     listed = [each for each in FILES if each in files or each == "MODEL_CARD.md"]
     return files | {"MODEL_CARD.md": card(result, name, use, evaluation, listed, bound).encode()}
 
@@ -121,8 +125,5 @@ def _schema(run: Path) -> Schema | None:
 
 def _evaluation(run: Path, result: Result) -> dict[str, Any] | None:
     """What a private evaluation found, if the statement covers one and it is the one that was kept."""
-    text = belonging(run, EVALUATION)
-    if text is None or not result.statement.held_out:
-        return None
-    found: dict[str, Any] = json.loads(text)
-    return found
+    found = belonging_object(run, EVALUATION)
+    return found if result.statement.covers else None

@@ -3,10 +3,13 @@
 An activation scheme is a uniform distribution over a finite set of outcomes, and an outcome a row of numbers: the links
 chosen (rows of `Graph.edges`) or the nodes chosen. So a million rounds are one small integer array, and exact
 probabilities are counts; the choosing and listing of subsets and matchings, many at a time, is at the end. No scheme
-ever looks at data: the privacy accounting relies on it.
+ever examines data: the privacy accounting relies on it.
 
 ι_i = P(node i is active) is exact, always; where it cannot be had, that is an error. It is 2k/n for k random links
 only when k = 1: two links may share a node.
+
+A time-varying sequence of graphs that is fixed in advance is a scheme too (`Periodic`): nothing is drawn, and ι_i is
+the share of its rounds. One of one's own is a class with `pairs`; one from a file is ``cycle(path)``.
 
 Adding a scheme: a small class like those below, and one row of `ACTIVATIONS`.
 """
@@ -17,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -25,7 +29,7 @@ from numpy.typing import NDArray
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import NetworkError
 from sottovoce.network.graphs import WIDE, Graph
-from sottovoce.notation import Choices, write
+from sottovoce.registry import Choices, write
 
 BLOCK = 1 << 20  # entries of stacked matrices worked on at a time: 8 MB of weights
 ROUNDS = 1 << 16  # rounds drawn at a time
@@ -295,7 +299,7 @@ class Everyone(Activation):
 class Ticks(Activation):
     """One link and one of its ends, uniformly: that end takes a gradient, the other only averages with it.
 
-    On a regular graph that is a uniform node and a uniform neighbour of it, as in asynchronous SGD.
+    On a regular graph that is a uniform node and a uniform neighbor of it, as in asynchronous SGD.
     """
 
     speakers = 1
@@ -335,9 +339,132 @@ class Ticks(Activation):
         return rng.integers(2 * graph.links, size=(rounds, 1))
 
 
+class Periodic(Activation):
+    """A time-varying sequence of graphs, over and over: a plan that is public and the same in every run.
+
+    A scheme of one's own says which links each round of a period has (`pairs`); nodes at their ends are active. Round
+    t has those of number (t − 1) mod p. ι_i is the share of the p rounds in which node i is active, and β the rate of a
+    whole period, ‖W_p ⋯ W_1 − 11ᵀ/n‖^(1/p): after fewer rounds nodes may agree less than β^t says.
+    """
+
+    by_links = True
+
+    @abstractmethod
+    def pairs(self, graph: Graph) -> list[IntArray]:
+        """(E_t, 2) the links of each round of a period."""
+
+    def width(self, graph: Graph) -> int:
+        """The most nodes that a round's links join."""
+        return max(len(np.unique(graph.ends(row))) for row in self.outcomes(graph))
+
+    def iota(self, graph: Graph) -> Array:
+        """Of the rounds of a period."""
+        rows = self.outcomes(graph)
+        active = np.zeros((len(rows), graph.n))
+        for t, row in enumerate(rows):
+            active[t, np.unique(graph.ends(row))] = 1.0
+        return np.asarray(active.mean(axis=0))
+
+    def count(self, graph: Graph) -> int:
+        """p."""
+        return len(self.outcomes(graph))
+
+    def outcomes(self, graph: Graph) -> IntArray:
+        """A row a round: its links' numbers, the last of them again where others have more."""
+        rounds = self.pairs(graph)
+        if not rounds or not all(len(pairs) for pairs in rounds):
+            raise NetworkError(f"'{self}' has a round without links; give every round of a period at least one")
+        for t, pairs in enumerate(rounds, 1):
+            strange = np.flatnonzero(~graph.linked(pairs[:, 0], pairs[:, 1]))
+            if strange.size:
+                link = pairs[strange[0]].tolist()
+                raise NetworkError(f"round {t} of '{self}' has the link {link}, which graph '{graph.name}' has not")
+        numbers = [graph.numbers(pairs) for pairs in rounds]
+        K = max(map(len, numbers))
+        return np.stack([np.concatenate([row, np.repeat(row[-1:], K - len(row))]) for row in numbers])
+
+    def typical(self, graph: Graph) -> IntArray:
+        """All of them."""
+        return self.outcomes(graph)
+
+    def spelled(self, graph: Graph, outcome: IntArray) -> tuple[IntArray, IntArray | None]:
+        """Each link once."""
+        return super().spelled(graph, np.unique(outcome))
+
+    def draw(self, graph: Graph, rounds: int, rng: np.random.Generator) -> IntArray:
+        """Nothing is drawn."""
+        return self._draw(graph, rounds, rng)
+
+    def _draw(self, graph: Graph, rounds: int, rng: np.random.Generator) -> IntArray:
+        rows = self.outcomes(graph)
+        return rows[np.arange(rounds) % len(rows)]
+
+
+@dataclass(frozen=True)
+class Hypercube(Periodic):
+    """Round t pairs node i with node i xor 2^((t − 1) mod d), of 2^d nodes: everybody's mean after d rounds.
+
+    Examples
+    --------
+    >>> from sottovoce.network.graphs import GRAPHS
+    >>> [pairs.tolist() for pairs in Hypercube().pairs(GRAPHS.read("complete")(4))]
+    [[[0, 1], [2, 3]], [[0, 2], [1, 3]]]
+    """
+
+    def __str__(self) -> str:
+        return "hypercube"
+
+    def pairs(self, graph: Graph) -> list[IntArray]:
+        """One for each bit of a node's number."""
+        d, i = graph.n.bit_length() - 1, np.arange(graph.n)
+        if graph.n < 2 or graph.n != 1 << d:
+            raise NetworkError(f"'{self}' needs 2, 4, 8, … nodes, not {graph.n}; take another number or scheme")
+        return [np.stack([i, i ^ (1 << bit)], axis=1)[(i >> bit) % 2 == 0] for bit in range(d)]
+
+
+@dataclass(frozen=True)
+class Cycle(Periodic):
+    """The rounds of a file: a link a line, as "t i j", t from 1 to p; what follows a '#' is a comment."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"cycle({self.path})"
+
+    def pairs(self, graph: Graph) -> list[IntArray]:
+        """As they stand there."""
+        try:
+            lines = Path(self.path).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise NetworkError(f"cannot read the rounds in '{self.path}' ({error}); give a text file") from None
+        rounds: dict[int, list[tuple[int, int]]] = {}
+        for number, line in enumerate(lines, 1):
+            words = line.partition("#")[0].split()
+            if not words:
+                continue
+            numbers = [int(word) for word in words if word.isascii() and word.isdigit()]
+            if len(words) != 3 or len(numbers) != 3 or numbers[0] < 1 or max(numbers[1:]) >= graph.n:
+                raise NetworkError(
+                    f"line {number} of '{self.path}' is '{line.strip()}', but a line is a round from 1 on and two "
+                    f"nodes of 0 to {graph.n - 1}, such as '1 0 3'; correct it"
+                )
+            rounds.setdefault(numbers[0], []).append((numbers[1], numbers[2]))
+        return [
+            np.array(rounds.get(t, []), dtype=np.int64).reshape(-1, 2) for t in range(1, max(rounds, default=0) + 1)
+        ]
+
+
 ACTIVATIONS: Choices[Activation] = Choices(
     "activation scheme",
-    {"edges": Edges, "matching": Matching, "nodes": Nodes, "everyone": Everyone, "ticks": Ticks},
+    {
+        "edges": Edges,
+        "matching": Matching,
+        "nodes": Nodes,
+        "everyone": Everyone,
+        "ticks": Ticks,
+        "hypercube": Hypercube,
+        "cycle": Cycle,
+    },
     NetworkError,
 )
 """Every scheme by name.
@@ -385,7 +512,7 @@ def pair_index(n: int, pairs: IntArray) -> IntArray:
 def matchings(graph: Graph, k: int) -> IntArray | None:
     """All k-matchings, as rows of link numbers; None where they are over `LIMIT` or too hard to find.
 
-    A search from node to node: the next free node takes a later free neighbour, or stays single while there are
+    A search from node to node: the next free node takes a later free neighbor, or stays single while there are
     still enough nodes for the links that are missing.
     """
     later: list[list[tuple[int, int]]] = [[] for _ in range(graph.n)]

@@ -20,7 +20,7 @@ it is post-processing of what was released, by a public plan.
   is not kept: the rest is biased wherever values are skewed, and a node heard less often than others counts less.
 
 The last two are no doubly stochastic matrices; β and all that stands on it are then those of W, of a run in which
-nothing is cut. A lie that is no longer than honest noise cannot be told from it: see docs/algorithms.md.
+nothing is cut. A lie that is no longer than honest noise cannot be distinguished from it: see docs/algorithms.md.
 
 Adding one: a class like those below, and a row of `AVERAGINGS`.
 """
@@ -37,7 +37,7 @@ from sottovoce.errors import NetworkError
 from sottovoce.network.graphs import Graph
 from sottovoce.network.mixing import Averaging, Exchange, Gossip, Weights, linked, listed, whole, with_all
 from sottovoce.network.wide import Wide
-from sottovoce.notation import Choices, write
+from sottovoce.registry import Choices, write
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class Clipped(Averaging):
         return np.where(np.isfinite(lengths), shares, 0.0)
 
     def exchanges(self, W: Weights, place: int) -> tuple[Exchange, ...]:
-        """With all neighbours, once."""
+        """With all neighbors, once."""
         return (with_all(W, place),) if linked(W)[place] else ()
 
     def combine(self, me: int, exchange: Exchange, mine: Array, heard: Mapping[int, Array], unit: float = 1.0) -> Array:
@@ -272,7 +272,7 @@ class Trimmed(Averaging):
         return np.mean(np.sort(values, axis=0)[f : len(values) - f], axis=0) if f else values[0]
 
     def exchanges(self, W: Weights, place: int) -> tuple[Exchange, ...]:
-        """With all neighbours, once."""
+        """With all neighbors, once."""
         return (with_all(W, place),) if linked(W)[place] else ()
 
     def combine(self, me: int, exchange: Exchange, mine: Array, heard: Mapping[int, Array], unit: float = 1.0) -> Array:

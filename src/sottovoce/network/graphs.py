@@ -1,7 +1,12 @@
 """Named graphs of nodes 0 … n − 1: the links that may ever be used, and where to draw the nodes.
 
-A graph is connected, or it is refused: nodes of different pieces could never agree. One node without links is a
-graph too, the centralised case. Adding a graph is one row of `_LINKS`: a function of n and of named parameters that
+Links have no direction: each is named once, or every one in both directions. A list that names some in both and others
+in one, a directed graph of NetworkX and a link "0 -> 1" are directed graphs, and refused: mixing needs doubly
+stochastic weights, which directed graphs do not have in general, and a link that was added silently would be another
+network.
+
+A graph is connected, or it is refused: nodes of different pieces could never agree. One node without links is a graph
+too, the centralised case. Adding a graph is one row of `_LINKS`: a function of n and of named parameters that
 returns pairs of nodes. Only this file knows NetworkX.
 
 The complete graph is a formula (`Complete`): a hundred thousand nodes have five thousand million links, which nobody
@@ -19,17 +24,19 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce import within
+from sottovoce import limits
+from sottovoce._renamed import old_attributes
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import NetworkError
-from sottovoce.notation import Choices, Chosen
+from sottovoce.registry import Choices, Chosen
 
 WIDE = 1024
 """Up to so many nodes, links and weights are written as matrices; beyond, nothing has n² entries."""
-LISTED = 10**7  # links of a complete graph that are listed for who asks
+LISTED = 10**7  # links of a complete graph that are listed on request
 ATTEMPTS = 50  # random graphs drawn, each from a seed of its own, before we say that no connected one was found
 
 
+@old_attributes
 @dataclass(frozen=True, eq=False)
 class Graph:
     """A connected graph; the links are checked, put in order and made read-only on the way in.
@@ -47,7 +54,7 @@ class Graph:
 
     def __post_init__(self) -> None:
         """Refuse what is no connected graph."""
-        object.__setattr__(self, "n", _whole("the number of nodes", self.n, 1, within.NODES))
+        object.__setattr__(self, "n", _whole("the number of nodes", self.n, 1, limits.NODES))
         edges = _in_order(self.n, self.edges)
         pieces = _pieces(self.n, edges)
         if pieces.max() > 0:
@@ -80,12 +87,12 @@ class Graph:
 
     @property
     def shift_invariant(self) -> bool:
-        """Whether no node is special, because all look the same from each other in some rectangle (`columns`)."""
+        """Whether no node is special, because all are the same from each other in some rectangle (`columns`)."""
         return self.columns is not None
 
     @cached_property
     def columns(self) -> int | None:
-        """Of a rectangle in which the nodes, laid out row by row, look the same after every shift; None for no such.
+        """Of a rectangle in which the nodes, laid out row by row, are the same after every shift; None for no such.
 
         There is for complete graphs, rings, tori and circulants as they are numbered here; it proves that no node is
         special (vertex-transitivity). None proves nothing.
@@ -115,18 +122,22 @@ class Graph:
         found = self._codes[np.minimum(np.searchsorted(self._codes, wanted), len(self._codes) - 1)]
         return (found == wanted) & (i != j) & (np.minimum(i, j) >= 0)
 
+    def numbers(self, pairs: IntArray) -> IntArray:
+        """The numbers of links (…, 2), which there must be: the inverse of `ends`."""
+        return np.searchsorted(self._codes, _codes(self.n, np.asarray(pairs)))
+
     def adjacency(self) -> NDArray[np.bool_]:
         """(n, n) True where two nodes are linked; the diagonal is False."""
         links = np.zeros((self.n, self.n), dtype=np.bool_)
         links[self.edges[:, 0], self.edges[:, 1]] = True
         return links | links.T
 
-    def neighbours(self, i: int) -> IntArray:
+    def neighbors(self, i: int) -> IntArray:
         """The nodes linked to node i, in order.
 
         Examples
         --------
-        >>> GRAPHS.read("ring")(5).neighbours(0)
+        >>> GRAPHS.read("ring")(5).neighbors(0)
         array([1, 4])
         """
         here = self.edges == i
@@ -134,18 +145,18 @@ class Graph:
 
 
 class Complete(Graph):
-    """Every two of n nodes are linked: all that is asked of it is a formula of n.
+    """Every two of n nodes are linked: all that is required of it is a formula of n.
 
     Examples
     --------
     >>> graph = Complete(100_000)
-    >>> graph.links, graph.ends(np.array([0, graph.links - 1])).tolist(), len(graph.neighbours(7))
+    >>> graph.links, graph.ends(np.array([0, graph.links - 1])).tolist(), len(graph.neighbors(7))
     (4999950000, [[0, 1], [99998, 99999]], 99999)
     """
 
     def __init__(self, n: int) -> None:
         object.__setattr__(self, "name", "complete")
-        object.__setattr__(self, "n", _whole("the number of nodes", n, 1, within.NODES))
+        object.__setattr__(self, "n", _whole("the number of nodes", n, 1, limits.NODES))
 
     @cached_property
     def edges(self) -> IntArray:
@@ -153,7 +164,7 @@ class Complete(Graph):
         if self.links > LISTED:
             raise NetworkError(
                 f"the {self.links:,} links of a complete graph of {self.n:,} nodes are not listed; ask for "
-                "its `links`, `ends` or `neighbours`, or take a graph with fewer links"
+                "its `links`, `ends` or `neighbors`, or take a graph with fewer links"
             )
         edges = np.stack(np.triu_indices(self.n, 1), axis=1)
         edges.setflags(write=False)
@@ -171,6 +182,11 @@ class Complete(Graph):
         before = before * (2 * self.n - before - 1) // 2
         i = np.searchsorted(before[: max(self.n - 1, 1)], e, side="right") - 1
         return np.stack([i, e - before[i] + i + 1], axis=-1)
+
+    def numbers(self, pairs: IntArray) -> IntArray:
+        """By counting."""
+        i, j = np.min(pairs, axis=-1), np.max(pairs, axis=-1)
+        return np.asarray(i * self.n - i * (i + 1) // 2 + j - i - 1)
 
     @cached_property
     def degrees(self) -> IntArray:
@@ -190,7 +206,7 @@ class Complete(Graph):
         """All but the diagonal."""
         return ~np.eye(self.n, dtype=np.bool_)
 
-    def neighbours(self, i: int) -> IntArray:
+    def neighbors(self, i: int) -> IntArray:
         """All others."""
         return np.delete(np.arange(self.n), i)
 
@@ -200,7 +216,17 @@ def _codes(n: int, pairs: IntArray) -> IntArray:
     return np.min(pairs, axis=-1) * n + np.max(pairs, axis=-1)
 
 
+DIRECTED = (
+    "has links in one direction only; directed graphs are not supported (their weights are not doubly stochastic): "
+    "name every link once, or every link in both directions"
+)
+
+
 def _in_order(n: int, pairs: Any) -> IntArray:
+    if callable(getattr(pairs, "is_directed", None)):  # a graph of NetworkX
+        if pairs.is_directed():
+            raise NetworkError(f"this graph {DIRECTED}, as with .to_undirected()")
+        pairs = list(pairs.edges)
     edges = np.asarray(pairs)
     if edges.size == 0:
         return np.empty((0, 2), dtype=np.int64)
@@ -211,13 +237,17 @@ def _in_order(n: int, pairs: Any) -> IntArray:
         )
     outside = edges[(edges < 0) | (edges >= n)]
     if outside.size:
-        raise NetworkError(f"a link names node {outside[0]}, but nodes are numbered 0 to {n - 1}; mend that link")
+        raise NetworkError(f"a link names node {outside[0]}, but nodes are numbered 0 to {n - 1}; fix that link")
     loops = edges[edges[:, 0] == edges[:, 1]]
     if loops.size:
         raise NetworkError(
             f"node {loops[0, 0]} is linked to itself, but a node needs no link to its own state; leave that link out"
         )
-    return np.unique(np.sort(edges.astype(np.int64), axis=1), axis=0)
+    named = np.unique(edges.astype(np.int64), axis=0)
+    links, times = np.unique(np.sort(named, axis=1), axis=0, return_counts=True)
+    if len(set(times.tolist())) > 1:
+        raise NetworkError(f"this graph {DIRECTED} (link {links[np.argmin(times)].tolist()} is named in one)")
+    return links
 
 
 def _pieces(n: int, edges: IntArray) -> IntArray:
@@ -262,7 +292,7 @@ def _lattice(n: int, rows: int | None, wrap: bool) -> IntArray:
         inside = place if wrap else np.delete(place, -1, axis=axis)
         onward = onward if wrap else np.delete(onward, -1, axis=axis)
         pairs.append(np.stack([inside.ravel(), onward.ravel()], axis=1))
-    joined = np.concatenate(pairs)
+    joined = np.sort(np.concatenate(pairs), axis=1)  # two rows wrap in both directions
     return joined[joined[:, 0] != joined[:, 1]]  # a single row wraps onto itself
 
 
@@ -316,7 +346,7 @@ def _small_world(n: int, k: int = 4, p: float = 0.1, seed: int = 0) -> IntArray:
     _whole("the number of nodes of a small world", n, 3)
     k, p = _whole("k", k, 2, n - 1), _probability(p)
     if k % 2:
-        raise NetworkError(f"k must be even (k/2 neighbours on each side), not {k}; take {k - 1} or {k + 1}")
+        raise NetworkError(f"k must be even (k/2 neighbors on each side), not {k}; take {k - 1} or {k + 1}")
     return _first_connected(
         f"small_world with k = {k}, p = {p:g}", n, seed, lambda s: nx.watts_strogatz_graph(n, k, p, seed=s)
     )
@@ -339,15 +369,17 @@ def _edge_list(n: int, path: str | Path) -> IntArray:
         words = line.partition("#")[0].split()
         if not words:
             continue
+        if any(arrow in line for arrow in ("->", "→", "<-")):
+            raise NetworkError(f"line {number} of '{path}' is '{line.strip()}': this graph {DIRECTED}")
         if len(words) != 2 or not all(word.isascii() and word.isdigit() for word in words):
             raise NetworkError(
-                f"line {number} of '{path}' is '{line.strip()}', but a link is two node ids such as '0 1'; mend it"
+                f"line {number} of '{path}' is '{line.strip()}', but a link is two node ids such as '0 1'; fix it"
             )
         i, j = map(int, words)
         if max(i, j) >= n or i == j:
             wrong = f"names node {max(i, j)}" if max(i, j) >= n else f"links node {i} to itself"
             raise NetworkError(
-                f"line {number} of '{path}' {wrong}, but links join two different nodes of 0 to {n - 1}; mend it"
+                f"line {number} of '{path}' {wrong}, but links join two different nodes of 0 to {n - 1}; fix it"
             )
         pairs.append((i, j))
     return _in_order(n, pairs)
@@ -358,8 +390,8 @@ def _graph(name: str, links: Callable[..., IntArray]) -> Callable[..., Graph]:
 
     @wraps(links)
     def graph(n: int, **parameters: Any) -> Graph:
-        n = _whole("the number of nodes", n, 1, within.NODES)
-        if "seed" in parameters and n > WIDE:  # a plan asks for it again and again
+        n = _whole("the number of nodes", n, 1, limits.NODES)
+        if "seed" in parameters and n > WIDE:  # a plan requests it again and again
             return _drawn_once(name, n, tuple(sorted(parameters.items())))
         return Graph(name, n, links(n, **parameters))
 
@@ -402,7 +434,7 @@ GRAPHS = Choices.of_functions(
     "graph", {"complete": _complete} | {name: _graph(name, links) for name, links in _LINKS.items()}, NetworkError
 )
 """Every kind of graph by name. The parameters: grid, torus: rows; erdos_renyi: p, seed; random_regular: degree, seed;
-small_world: k (neighbours before rewiring), p, seed; edge_list: path of a file with two node ids a line.
+small_world: k (neighbors before rewiring), p, seed; edge_list: path of a file with two node ids a line.
 
 Examples
 --------

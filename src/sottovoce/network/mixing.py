@@ -12,7 +12,7 @@ whom, exchange after exchange (`exchanges`: the plan that a real node follows), 
 β² = ρ(E[WᵀW] − 11ᵀ/n) is exact wherever the outcomes can be listed. On a complete graph no node is special, so that
 E[WᵀW] is a multiple of the identity plus a constant and ρ = (E‖W‖_F² − 1)/(n − 1): one matching, or the samples that
 hold one given link, are then enough. Elsewhere it is sampled, with an error bar. Frozen nodes cap the speed:
-β² ≥ (n(1 − ι) + p − 1)/(n − 1) ≥ 1 − ι, where p = P(somebody is active). And where a scheme wakes some nodes more often
+β² ≥ (n(1 − ι) + p − 1)/(n − 1) ≥ 1 − ι, where p = P(someone is active). And where a scheme wakes some nodes more often
 than others, `correction` gives every node the same say again.
 """
 
@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import NetworkError
-from sottovoce.network.activation import LIMIT, Activation
-from sottovoce.network.graphs import WIDE, Graph
+from sottovoce.network.activation import LIMIT, Activation, Periodic
+from sottovoce.network.graphs import DIRECTED, WIDE, Graph
 from sottovoce.network.wide import LINKS, Wide, apart, of_links
-from sottovoce.notation import Choices, Chosen, write
+from sottovoce.registry import Choices, Chosen, write
 
 ROUNDING = 1e-12  # rows and columns of k weights sum to 1 up to k roundings; k is at most some thousands
 
@@ -51,6 +51,8 @@ def _rest_to_self(W: Array) -> Array:
 
 def _degrees(links: Any) -> tuple[Array, Array]:
     A = np.asarray(links, dtype=np.float64)
+    if A.ndim == 2 and not np.array_equal(A, A.T):
+        raise NetworkError(f"this graph {DIRECTED}")
     return A, np.sum(A, axis=-1)
 
 
@@ -69,7 +71,7 @@ def metropolis(links: Any) -> Array:
 
 
 def uniform(links: Any) -> Array:
-    """w_ij = 1/(1 + d_i) for itself and every neighbour; only where linked nodes have equal degrees.
+    """w_ij = 1/(1 + d_i) for itself and every neighbor; only where linked nodes have equal degrees.
 
     Examples
     --------
@@ -125,7 +127,7 @@ def alone(links: Any) -> Array:
 
 
 WEIGHTS = Choices.of_functions(
-    "rule of weights", {rule.__name__: rule for rule in (metropolis, uniform, max_degree, lazy, alone)}, NetworkError
+    "weight rule", {rule.__name__: rule for rule in (metropolis, uniform, max_degree, lazy, alone)}, NetworkError
 )
 """Every rule by name."""
 METROPOLIS: Rule = WEIGHTS.read("metropolis")
@@ -172,9 +174,9 @@ def check_doubly_stochastic(W: Array) -> None:
     if W.ndim < 2 or W.shape[-1] != W.shape[-2]:
         raise NetworkError(f"weights must be a square matrix, not an array of shape {W.shape}; give one row a node")
     if not np.all(np.isfinite(W)):
-        raise NetworkError("the weights hold NaN or infinite values, but must lie between 0 and 1; mend them")
+        raise NetworkError("the weights hold NaN or infinite values, but must lie between 0 and 1; fix them")
     if np.any(W < 0):
-        raise NetworkError(f"a weight is {np.min(W):g}, but weights must not be negative; mend the rule")
+        raise NetworkError(f"a weight is {np.min(W):g}, but weights must not be negative; fix the rule")
     for kind, axis in (("row", -1), ("column", -2)):
         sums = np.sum(W, axis=axis)
         off = np.argwhere(np.abs(sums - 1.0) > ROUNDING * max(1, W.shape[-1]))
@@ -215,7 +217,7 @@ class Averaging(ABC):
     """Whether an edge may be left out of a round by both of its ends, and the sum of all states is still kept."""
 
     def check(self, graph: Graph, rule: str) -> None:
-        """Refuse a graph, or a rule of weights (its name), with which it makes no sense."""
+        """Refuse a graph, or a weight rule (its name), with which it makes no sense."""
         return
 
     def refuse(self, W: Weights) -> None:
@@ -319,7 +321,7 @@ class Gossip(Averaging):
         return messages
 
     def exchanges(self, W: Weights, place: int) -> tuple[Exchange, ...]:
-        """With all neighbours, k times; all of one's neighbours hear the same."""
+        """With all neighbors, k times; all of one's neighbors hear the same."""
         return (with_all(W, place),) * self.k if linked(W)[place] else ()
 
     def messages(self, W: Weights) -> int:
@@ -332,7 +334,7 @@ class Gossip(Averaging):
 
 
 def with_all(W: Weights, place: int) -> Exchange:
-    """One exchange with all neighbours."""
+    """One exchange with all neighbors."""
     if isinstance(W, Wide):
         row = {int(p): float(w) for p, w in zip(*W.row(place), strict=True) if w > 0}
     else:
@@ -349,7 +351,7 @@ GOSSIP = Gossip()
 
 
 NEGLIGIBLE = 1e-12  # eigenvalues this close to 0 or 1 are 0 or 1
-FARTHEST = 5_000_000  # outcomes that are gone through where sampled rounds would leave most nodes out
+FARTHEST = 5_000_000  # outcomes that are processed where sampled rounds would leave most nodes out
 BATCHES = 20  # of sampled rounds: each is judged by the eigenvector that the others found
 
 
@@ -387,6 +389,8 @@ def beta(
     averaging.check(graph, rule.name)
     if graph.n == 1 or rule.function is alone:  # nobody to agree with, or not meant to
         return Mixing(0.0 if graph.n == 1 else 1.0, 0.0, exact=True)
+    if isinstance(activation, Periodic):
+        return _period(graph, activation, rule, averaging)
     if activation.count(graph) == 1 and graph.n > WIDE:
         second = _second(graph, rule)
         return _found(averaging.pace(second) ** 2, 0.0, True, graph, activation, rule, samples)
@@ -425,6 +429,23 @@ def beta(
     return _found(rho, error, exact, graph, activation, rule, samples)
 
 
+def _period(graph: Graph, activation: Periodic, rule: Rule, averaging: Averaging) -> Mixing:
+    """‖W_p ⋯ W_1 − 11ᵀ/n‖^(1/p) of a sequence of graphs that comes again and again."""
+    if graph.n > WIDE:
+        raise NetworkError(
+            f"how fast '{activation}' mixes {graph.n:,} nodes is out of reach; take at most {WIDE:,} nodes, or edges(1)"
+        )
+    outcomes, product = activation.outcomes(graph), np.eye(graph.n)
+    for nodes, links in activation.spread(graph, outcomes):
+        for who, on in zip(nodes, links, strict=True):
+            active = who[who >= 0]
+            W = np.asarray(listed(averaging.weights(rule(on[: len(active), : len(active)]))))
+            check_doubly_stochastic(W)
+            product[active] = W @ product[active]
+    rate = float(np.linalg.norm(product - 1.0 / graph.n, 2)) ** (1.0 / len(outcomes))
+    return _found(rate**2, 0.0, True, graph, activation, rule, 0)
+
+
 def _found(
     rho: float, error: float, exact: bool, graph: Graph, activation: Activation, rule: Rule, samples: int
 ) -> Mixing:
@@ -444,7 +465,7 @@ def _found(
 
 @lru_cache(maxsize=16)
 def _second(graph: Graph, rule: Rule) -> float:
-    """|λ₂| of everyone's W on a graph of very many nodes: it takes long to find, and a plan asks more than once."""
+    """|λ₂| of everyone's W on a graph of very many nodes: it takes long to find, and a plan requests more than once."""
     return wide(rule, graph.n, None if graph.is_complete else graph.edges).second(graph.columns)
 
 
@@ -561,7 +582,7 @@ def correction(iota: Array) -> tuple[float, Array]:
 def activation_rate(graph: Graph, activation: Activation, correct: bool) -> tuple[float, Array]:
     """ι and the factor on each node's noised gradient: all ones where every node is equally likely to be active.
 
-    Where they are not, the method would minimise an objective weighted by p_i: either the factors p̄/p_i mend that
+    Where they are not, the method would minimize an objective weighted by p_i: either the factors p̄/p_i fix that
     (`correct`), or it is an error.
 
     Examples
@@ -578,6 +599,6 @@ def activation_rate(graph: Graph, activation: Activation, correct: bool) -> tupl
         raise NetworkError(
             f"'{activation}' on graph '{graph.name}' activates node {int(np.argmin(iota))} with probability "
             f"{np.min(iota):.3g} and node {int(np.argmax(iota))} with {np.max(iota):.3g}, which biases the objective "
-            "towards the busier ones; allow the correction (--correct), or use nodes(k), everyone or a regular graph"
+            "towards the busier ones; allow the correction (--debias), or use nodes(k), everyone or a regular graph"
         )
     return correction(iota)

@@ -8,10 +8,9 @@ active in every round, they are listed once (`Steady`); and where a round has ve
 (`wide`): a schedule of n nodes takes memory for n numbers and the links, not for n² or T·n.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,6 @@ from numpy.typing import NDArray
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import NetworkError
 from sottovoce.network.activation import Activation
-from sottovoce.network.averaging import AVERAGINGS
 from sottovoce.network.graphs import WIDE, Graph
 from sottovoce.network.mixing import (
     GOSSIP,
@@ -72,7 +70,7 @@ class Schedule:
         return len(self.pattern)
 
     @property
-    def crowded(self) -> bool:
+    def large_n(self) -> bool:
         """Whether a round has more nodes than a matrix is made for."""
         return any(isinstance(W, Wide) for W in self.patterns)
 
@@ -144,7 +142,7 @@ class Schedule:
 
     @cached_property
     def _plans(self) -> dict[tuple[int, int], tuple[Exchange, ...]]:
-        """Of each place in each pattern, once it was asked for."""
+        """Of each place in each pattern, once it was requested."""
         return {}
 
     def peers(self, t: int, i: int) -> tuple[IntArray, Array]:
@@ -210,7 +208,7 @@ class Schedule:
         return int(self._traffic[self.pattern[self._place(t)]])
 
     def depth(self, t: int | None = None) -> int:
-        """How many exchanges were waited for, one after the other, by the end of round t; of all rounds by default."""
+        """How many exchanges were waited for, sequentially, by the end of round t; of all rounds by default."""
         stop = self.T if t is None else self._place(t) + 1
         deep = np.array([self.averaging.depth(W) for W in self.patterns], dtype=np.int64)
         return int(np.bincount(self.pattern[:stop], minlength=len(deep)) @ deep)
@@ -224,42 +222,6 @@ class Schedule:
         """(t,) messages sent by the end of rounds 1, 2, …, t; of all rounds by default."""
         stop = self.T if t is None else self._place(t) + 1
         return np.cumsum(self._traffic[self.pattern[:stop]])
-
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Plain arrays, for `numpy.savez`."""
-        return {
-            "n": np.array(self.n),
-            "speakers": np.array(self.speakers),
-            "starts": self.starts,
-            "active": self.active,
-            "pattern": self.pattern,
-            "sizes": np.array([len(W) for W in self.patterns], dtype=np.int64),
-            "weights": np.concatenate([listed(W).ravel() for W in self.patterns]),
-            "averaging": np.array(str(self.averaging)),
-        }
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "Schedule":
-        """The schedule that `to_arrays` took apart; one that no run could follow is refused."""
-        missing = {"n", "speakers", "starts", "active", "pattern", "sizes", "weights"} - set(arrays)
-        if missing:
-            raise NetworkError(f"the stored schedule lacks {', '.join(sorted(missing))}; store it with to_arrays")
-        sizes = np.asarray(arrays["sizes"], dtype=np.int64)
-        flat = np.asarray(arrays["weights"], dtype=np.float64)
-        if np.any(sizes < 1) or len(flat) != np.sum(sizes**2):
-            raise NetworkError("the stored weights do not fill their matrices; store the schedule anew with to_arrays")
-        pieces = np.split(flat, np.cumsum(sizes**2)[:-1])
-        schedule = cls(
-            int(arrays["n"]),
-            np.asarray(arrays["starts"], dtype=np.int64),
-            np.asarray(arrays["active"], dtype=np.int32),
-            np.asarray(arrays["pattern"], dtype=np.int32),
-            tuple(piece.reshape(k, k) for piece, k in zip(pieces, sizes.tolist(), strict=True)),
-            int(arrays["speakers"]),
-            AVERAGINGS.read(str(arrays["averaging"])) if "averaging" in arrays else GOSSIP,
-        )
-        schedule.check()
-        return schedule
 
     def check(self) -> None:
         """Refuse a schedule that no run could follow."""
@@ -278,7 +240,7 @@ class Schedule:
 
 
 class Steady(Schedule):
-    """The same nodes in every round, who all take a gradient: they are kept once, and `active` lists them for who asks.
+    """A schedule with the same nodes in every round, stored once.
 
     Attributes
     ----------
@@ -390,10 +352,10 @@ def draw_schedule(
     order: IntArray = np.empty((0, 0), dtype=np.int64)
     for nodes, links in activation.spread(graph, choice):
         counts = np.count_nonzero(nodes >= 0, axis=1)
-        if not (np.array_equal(links, last) and np.array_equal(counts, sizes[-1])):  # matchings are all alike
+        if not (np.array_equal(links, last) and np.array_equal(counts, sizes[-1])):  # matchings are all the same
             first, shape = _distinct(links, counts)
             order = _listing(links[first], counts[first])
-            if activation.speakers:  # who speaks is told by the order
+            if activation.speakers:  # who speaks is determined by the order
                 order = np.broadcast_to(np.arange(links.shape[1]), order.shape)
             number = np.empty(len(first), dtype=np.int32)
             for at, (row, place) in enumerate(zip(first.tolist(), order, strict=True)):
@@ -477,18 +439,18 @@ def _distinct(links: NDArray[np.bool_], counts: IntArray) -> tuple[IntArray, Int
 def _listing(links: NDArray[np.bool_], counts: IntArray) -> IntArray:
     """An order of the nodes of each round (R, K) that depends on the shape of its links, hardly on their ids.
 
-    Breadth first, from a node of the fewest links; among the candidates, by a colour that has seen three links far.
+    Breadth first, from a node of the fewest links; among the candidates, by a color that has seen three links far.
     Whatever ties remain cost a second copy of a pattern, never a wrong one.
     """
     rounds, K, _ = links.shape
     A = links.astype(np.uint64)
     degree = np.sum(A, axis=2)
-    colour = degree.copy()
-    for _ in range(3):  # colour refinement; the arithmetic wraps on purpose
-        spread = (colour * _ODD[0]) ^ (colour >> np.uint64(29))
-        colour = spread * _ODD[1] + np.matmul(A, (spread * spread + _ODD[0])[:, :, None])[:, :, 0]
+    color = degree.copy()
+    for _ in range(3):  # color refinement; the arithmetic wraps on purpose
+        spread = (color * _ODD[0]) ^ (color >> np.uint64(29))
+        color = spread * _ODD[1] + np.matmul(A, (spread * spread + _ODD[0])[:, :, None])[:, :, 0]
     late = np.uint64(K) << np.uint64(48)  # nobody linked to this node has been listed yet
-    rank = late + ((degree << np.uint64(32)) | (colour >> np.uint64(32)))
+    rank = late + ((degree << np.uint64(32)) | (color >> np.uint64(32)))
     rank[np.arange(K) >= counts[:, None]] = _LISTED - np.uint64(1)  # empty places come last
     row, order = np.arange(rounds), np.empty((rounds, K), dtype=np.int64)
     for place in range(K):

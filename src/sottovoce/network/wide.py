@@ -1,7 +1,7 @@
 """Weights of very many nodes: W = S + c·11ᵀ with a sparse S, of which no n × n array is ever made.
 
 A complete graph has S = (1 − nc)I, so that a mean is a sum; every other graph has c = 0, and as many entries as links.
-A rule of weights is then a formula of the two degrees at a link's ends (`LINKS`), and what a row leaves over is its
+A weight rule is then a formula of the two degrees at a link's ends (`LINKS`), and what a row leaves over is its
 own. Which W a round has below `graphs.WIDE` active nodes, `mixing` says with matrices, and the two agree.
 
 How fast they mix: the second eigenvalue of W. Where no node is special (a ring, a torus) all eigenvalues are the
@@ -114,7 +114,7 @@ class Wide:
     def check(self) -> None:
         """Refuse what is not doubly stochastic."""
         if np.any(self.values < -NOTHING) or self.level < 0:
-            raise NetworkError(f"a weight is {np.min(self.values):g}, but weights must not be negative; mend the rule")
+            raise NetworkError(f"a weight is {np.min(self.values):g}, but weights must not be negative; fix the rule")
         rest = self.n * self.level
         for kind, sums in (("row", np.sum(self.sparse, axis=1)), ("column", np.sum(self.sparse, axis=0))):
             off = np.flatnonzero(np.abs(sums + rest - 1.0) > 1e-12 * self.n)
@@ -129,7 +129,7 @@ class Wide:
 
         Parameters
         ----------
-        columns : of the rectangle in which all nodes look the same, if there is one (`Graph.columns`)
+        columns : of the rectangle in which all nodes are the same, if there is one (`Graph.columns`)
         """
         if self.level:  # S is a multiple of the identity
             return float(np.max(np.abs(self.values), initial=0.0))

@@ -1,6 +1,6 @@
 """How long a message can be: what no honest node's passes, from public numbers.
 
-A node lets out ζ_i = ĝ_i + ν_i. A clipped mean over a batch is at most L q_i/b_i long (a Poisson batch may hold all of
+A node releases ζ_i = ĝ_i + ν_i. A clipped mean over a batch is at most L q_i/b_i long (a Poisson batch may hold all of
 the q_i records), and N(0, σ²I) in m dimensions is longer than σ(√m + √(2 ln 1/p)) with probability at most p (Gaussian
 norms concentrate). So in round t c_i ζ_i is at most r_t long, at all nodes and in all rounds but for a chance of 2⁻⁴⁰.
 
@@ -10,8 +10,8 @@ Messages are sums of those. Mixing with weights that are not negative and sum to
     descent           B_t = B_{t−1} + η_t r_t + ‖prox(0)‖      since a prox does not expand
 
 and likewise for others. This is the triangle inequality, and looser than what chance really does (noises add up like
-√t). But it is closed: an honest node that mixed whatever is within B_t sends something within B_{t+1}, so that a liar
-cannot make an honest node look like one. What a liar can do is bounded by it, and by nothing else.
+√t). But it is closed: an honest node that mixed whatever is within B_t sends something within B_{t+1}, so that a
+dishonest node cannot make an honest one look dishonest. This bounds what a dishonest node can do; nothing else does.
 
 Where a round has several exchanges, what is passed on in the later ones are sums of its messages with weights that are
 not negative. Let ω_i be what the same plan makes of ones: then what node i holds is at most ω_i B_t long. That is
@@ -38,6 +38,7 @@ from sottovoce.errors import SpecError
 from sottovoce.network.mixing import Averaging
 from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.release import Release, Tree
+from sottovoce.run.one_shot import OneShotRelease
 
 CHANCE = 2.0**-40
 """That any honest message of a run passes its bound."""
@@ -67,6 +68,13 @@ def longest_model(method: Method, messages: Array, m: int) -> float:
         return float(messages[-1])
     still = [float(np.linalg.norm(method.x(np.zeros((1, m)), t))) for t in range(1, method.T + 1)]
     return float(np.max(np.array(still) + messages / method.modulus))  # argmin moves by at most |Δz| over the modulus
+
+
+def longest_first(first: OneShotRelease[Any]) -> float:
+    """No node's release before the first round is longer, but for a chance of 2⁻⁴⁰."""
+    release, n, width = first.release, len(first.sizes), first.query.width
+    noises = np.asarray(release.sigma) * units(release, n, 1) * tail(release.law.unit, width, CHANCE / n)
+    return ROUNDING * (first.query.longest + float(noises.max()))
 
 
 def longest_releases(method: Method, release: Release, sizes: IntArray, m: int) -> Array:
@@ -101,21 +109,21 @@ def partial_shares(averaging: Averaging, W: Array) -> Array:
 
 
 def tail(unit: str, m: int, chance: float) -> float:
-    """How long m unit noises are, but for a chance."""
+    """Return a bound on the norm of m noise terms that fails with a small probability."""
     if unit == "laplace":
         return math.sqrt(m) * math.log(m / chance)
     return math.sqrt(m) + math.sqrt(2.0 * math.log(1.0 / chance))
 
 
 def units(release: Release, n: int, T: int) -> Array:
-    """Of how many unit noises each node's is made at most: √Σf², or Σ|f| where they are not normal."""
+    """Return a bound on each node's noise terms: √Σf², or Σ|f| if they are not normal."""
     law = release.law
     if isinstance(law, Pairs):
         return np.array([_shared(law, release, i) for i in range(n)])
     nodes, t = (np.zeros(T, dtype=np.int64), np.arange(1, T + 1)) if isinstance(law, Tree) else _first(n)
     power = 1.0 if law.unit == "laplace" else 2.0
     total = np.zeros(len(nodes))
-    for source in law.sources(nodes, t, release.sigma):
+    for source in law.noise_terms(nodes, t, release.sigma):
         np.add.at(total, source.rows, np.abs(source.factors) ** power)
     return np.full(n, total.max() ** (1 / power)) if isinstance(law, Tree) else total ** (1 / power)
 

@@ -1,15 +1,15 @@
 """The owner's total budget: what all runs on a data set together may cost, by a privacy filter (`privacy.filter`).
 
-Runs are agreed on one after another, and whoever proposes the next has seen the model of the last. So their sum is not
-that of mechanisms which were settled before: the filter lets a run through, or not, by a rule that was fixed with the
-first one. A single run keeps the accountant's price.
+Each run may depend on the models of the runs before. So the composition of mechanisms fixed in advance does not apply:
+the filter admits or refuses a run by a rule that was fixed with the first one. A single run keeps the accountant's
+cost.
 
 A run that has released anything counts with *all* of its planned rounds, finished or not: it may go on at any time,
 and composition with a number of rounds that was chosen along the way is not what the accountant proves. A run that has
 released nothing costs nothing.
 
 A budget with a `path` has a folder like a node's, with the same ledger, and pays for what this machine computes from a
-table of several owners' records: fits, evaluations, searches, runs of the command (`node.spending`).
+table of several owners' records: fits, evaluations, searches, runs of the command (`node.budget_entries`).
 
 An owner shows of a ledger: an overview, an export that others can keep, and a check against what they kept.
 """
@@ -22,18 +22,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sottovoce._version import __version__
+from sottovoce.bounded import MAX_JSON_BYTES, read_bounded
 from sottovoce.errors import PrivacyError, StoreError
 from sottovoce.node.ledger import Row
 from sottovoce.node.store import Store
 from sottovoce.privacy.accounting import check_delta
-from sottovoce.privacy.compound import read_event
+from sottovoce.privacy.composite_events import read_event
 from sottovoce.privacy.events import ADJACENCY, Event
 from sottovoce.privacy.filter import any_of_each
-from sottovoce.privacy.release import Adversary
+from sottovoce.privacy.release import ADVERSARIES, Adversary
 from sottovoce.privacy.statement import PrivacyStatement
+from sottovoce.privacy.strength import Observer, covers, observer, weakest
 
 if TYPE_CHECKING:
-    from sottovoce.node.spending import Paid
+    from sottovoce.node.budget_entries import Paid
 
 SLACK = 1e-9  # rounding of the sum itself
 
@@ -41,7 +43,7 @@ SLACK = 1e-9  # rounding of the sum itself
 DATASET = "records"
 """The owner's name for them, where only one is needed."""
 HELD_OUT = " (held out)"
-"""Of the records that a model is only tested on: each record is in one share, so that each share may cost as much."""
+"""Of records that a model is only tested on: as each record is in one of the two sums, each may cost as much."""
 
 
 @dataclass(frozen=True)
@@ -89,22 +91,22 @@ class Budget:
         check_delta(self.delta)
 
     def pay(self, what: str, statement: PrivacyStatement, records: "Paid", check: bool = False) -> str:
-        """Write down what is about to be released, or refuse it; returns by which name the ledger knows it.
+        """Record a release in the ledger before it is made, or refuse it; return its name in the ledger.
 
         Parameters
         ----------
-        what : a word for it
-        statement : what it guarantees
-        records : of which records, and for which run
-        check : whether to look only, and to write nothing
+        what : a word for the release
+        statement : its guarantee
+        records : its records and its run
+        check : whether to check only and write nothing
         """
-        from sottovoce.node.spending import pay  # with what it needs, for those who pay
+        from sottovoce.node.budget_entries import pay  # loads much, so only here
 
         return pay(self, what, statement, records, check)
 
     def close(self, run: str) -> None:
         """What was paid for is done."""
-        from sottovoce.node.spending import close
+        from sottovoce.node.budget_entries import close
 
         close(self, run)
 
@@ -113,8 +115,8 @@ class Budget:
         return max((each["epsilon"] for each in self.overview()["datasets"]), default=0.0)
 
     def overview(self) -> dict[str, Any]:
-        """Runs and sums of the ledger, as `sottovoce ledger show` tells them."""
-        from sottovoce.node.spending import opened
+        """Runs and sums of the ledger, as `sottovoce ledger show` shows them."""
+        from sottovoce.node.budget_entries import opened
 
         with opened(self) as store:
             return overview(store)
@@ -144,6 +146,12 @@ class Spending(NamedTuple):
     adjacency: str = ADJACENCY
     each: tuple[tuple[str, Event], ...] = ()
     """(owner, event) of a run over several owners' records whose events differ; an owner may have several."""
+    adversary: str = "transcript"
+
+    @property
+    def observer(self) -> Observer:
+        """The adversary, as its events are accounted against it."""
+        return observer(ADVERSARIES.read(self.adversary), self.events())
 
     def events(self, owner: str | None = None) -> tuple[Event, ...]:
         """What a record of this owner, or of anybody, may have been in."""
@@ -160,9 +168,9 @@ def opening(
     adjacency: str = ADJACENCY,
     messages: int | None = None,
 ) -> dict[str, Any]:
-    """Of the ledger's row that opens a run: what is priced, and how many messages it may send.
+    """Return what is accounted for the run that a ledger row opens, and how many messages it may send.
 
-    These are two things: a node that only passes on sends a message too, and one price may cover several messages.
+    The two differ: a node that only relays sends messages too, and one cost may cover several messages.
     """
     return {
         "name": name,
@@ -204,6 +212,7 @@ def spendings(rows: Sequence[Row]) -> list[Spending]:
                 ended.get(row.run, "open"),
                 row.detail.get("adjacency", ADJACENCY),
                 tuple((one["owner"], read_event(one["event"])) for one in row.detail.get("each", ())),
+                row.detail.get("adversary", "transcript"),
             )
             for row in opened
         ]
@@ -211,13 +220,15 @@ def spendings(rows: Sequence[Row]) -> list[Spending]:
         raise PrivacyError(f"the ledger holds a run that cannot be accounted for ({error}); verify it") from None
 
 
-def counted(rows: Sequence[Row], dataset: str, fingerprint: str | None = None, but: str = "") -> list[Spending]:
+def counted_spendings(
+    rows: Sequence[Row], dataset: str, fingerprint: str | None = None, excluding: str = ""
+) -> list[Spending]:
     """All runs that have let something of a data set out: under its name, or under any other with the same records.
 
     Records that go by several names, as those that a model was tested on and trained on, count under each of them: with
     whatever comes later under either, too.
     """
-    spoken = [s for s in spendings(rows) if s.run != but and s.released]
+    spoken = [s for s in spendings(rows) if s.run != excluding and s.released]
     names: dict[str | None, set[str]] = {fingerprint: {dataset}}
     for s in spoken:
         names.setdefault(s.fingerprint, set()).add(s.dataset)
@@ -226,12 +237,15 @@ def counted(rows: Sequence[Row], dataset: str, fingerprint: str | None = None, b
     return sorted(found, key=lambda s: spoke.index(s.run))  # a filter's rule is that of the first that spoke
 
 
-def together(runs: Iterable[Spending], delta: float) -> float:
+def joint_epsilon(runs: Iterable[Spending], delta: float) -> float:
     """ε of runs on the same records, one after another, for the record that is protected least.
 
     Where all runs were over the same owners' records, a record's events are its owner's; else it may have been in any.
+    The sum is against the weakest adversary of all; infinite where they cannot be compared.
     """
     listed = list(runs)
+    if listed and weakest([run.observer for run in listed]) is None:
+        return math.inf
     several = [{owner for owner, _ in run.each} for run in listed if run.each]
     if several and all(owners == several[0] for owners in several):
         histories = {tuple(run.events(owner) for run in listed) for owner in sorted(several[0])}
@@ -239,7 +253,7 @@ def together(runs: Iterable[Spending], delta: float) -> float:
     return any_of_each([run.events() for run in listed], delta)
 
 
-def refuse_unless_affordable(
+def check_affordable(
     rows: Sequence[Row],
     dataset: str,
     fingerprint: str,
@@ -257,22 +271,35 @@ def refuse_unless_affordable(
             f"the owner has set no budget for data set '{dataset}'; set one first: sottovoce ledger budget DIR "
             "--epsilon … --delta …"
         )
-    same = counted(rows, dataset, fingerprint, but=run)
+    same = counted_spendings(rows, dataset, fingerprint, excluding=run)
     if any(s.adjacency != adjacency for s in same):
         raise PrivacyError(
             f"data set '{dataset}' was accounted for '{same[0].adjacency}' before, and this run counts '{adjacency}'; "
             "what both cost together is not known: keep to one unit, or give these records another data set"
         )
-    new = Spending(run, what, dataset, fingerprint, event, 0, "open", adjacency, each)
-    after, most = together([*same, new], limit.delta), math.inf if limit.epsilon is None else limit.epsilon
+    new = Spending(run, what, dataset, fingerprint, event, 0, "open", adjacency, each, str(adversary))
+    _check_not_weaker(new, same)
+    after, most = joint_epsilon([*same, new], limit.delta), math.inf if limit.epsilon is None else limit.epsilon
     if after > most * (1 + SLACK):
-        already = together(same, limit.delta)
+        already = joint_epsilon(same, limit.delta)
         raise PrivacyError(
             f"this {what} would bring data set '{dataset}' to ε = {_number(after)} at δ = {limit.delta:g} (so far "
             f"{_number(already)}), over the owner's budget of ε = {most:g}, against "
             f"'{adversary}' ({adjacency}); nothing was sent: plan more noise or fewer rounds"
         )
     return after
+
+
+def _check_not_weaker(new: Spending, same: Sequence[Spending]) -> None:
+    """A ledger has one adversary for the same records: every run is safe from it, or from a stronger one."""
+    before = weakest([run.observer for run in same]) if same else new.observer
+    if before is None or not covers(new.observer, before):
+        first = same[0].adversary
+        raise PrivacyError(
+            f"data set '{new.dataset}' was accounted against '{first}' before, and this {new.name} is against "
+            f"'{new.adversary}', a weaker or another adversary: what both cost together against '{first}' is not "
+            f"known; plan it against '{first}' (--adversary or --trust), or give these records another data set"
+        )
 
 
 def _number(value: float) -> str:
@@ -294,15 +321,19 @@ def overview(store: Store) -> dict[str, Any]:
     shares = {name: limits[of] for name, of in whole.items() if name not in limits and of in limits}
     for name, limit in (limits | shares).items():
         used: list[str | None] = list(dict.fromkeys(s.fingerprint for s in runs if s.dataset == name)) or [None]
-        sums = {tuple(counted(rows, name, fingerprint)) for fingerprint in used}  # whichever records were in most
+        sums = {
+            tuple(counted_spendings(rows, name, fingerprint)) for fingerprint in used
+        }  # of the record that was in most of them
         units = {s.adjacency for s in runs if s.dataset == name}
+        observers = [s.observer for s in set().union(*sums)]
+        watching = weakest(observers) if observers else Observer(ADVERSARIES.read("transcript"))
         sets.append(
             {
                 "dataset": name,
-                "epsilon": max(together(some, limit.delta) for some in sums),
+                "epsilon": max(joint_epsilon(some, limit.delta) for some in sums),
                 "epsilon_budget": limit.epsilon,
                 "delta": limit.delta,
-                "adversary": ", ".join(sorted({row.detail["adversary"] for row in opened.values()})) or "transcript",
+                "adversary": ", ".join(sorted(map(str, observers))) if watching is None else str(watching),
                 "adjacency": ", ".join(sorted(units)) or ADJACENCY,
             }
         )
@@ -327,12 +358,14 @@ def overview(store: Store) -> dict[str, Any]:
     }
 
 
-def sentence(told: dict[str, Any]) -> str:
+def sentence(row: dict[str, Any]) -> str:
     """What a data set has cost, in one line."""
+    whole = row["dataset"].removesuffix(HELD_OUT)
+    proviso = "" if whole == row["dataset"] else f", provided that none of its records is in '{whole}', too"
     return (
-        f"data set '{told['dataset']}': ε = {_number(told['epsilon'])} of {told['epsilon_budget']:g} at "
-        f"δ = {told['delta']:g} against '{told['adversary']}' ({told['adjacency']}); every run that has begun counts "
-        "with all of its rounds."
+        f"data set '{row['dataset']}': ε = {_number(row['epsilon'])} of {row['epsilon_budget']:g} at "
+        f"δ = {row['delta']:g} against '{row['adversary']}' ({row['adjacency']}){proviso}; every run that has begun "
+        "counts with all of its rounds."
     )
 
 
@@ -350,7 +383,7 @@ def export(store: Store) -> dict[str, Any]:
 def read_export(path: Path) -> dict[str, Any]:
     """An export from a file."""
     try:
-        data = json.loads(path.read_text())
+        data = json.loads(read_bounded(path, MAX_JSON_BYTES))
         if data["format"] != FORMAT or not isinstance(data["ledger"], str):
             raise ValueError
         hashes = [bytes.fromhex(row[6]) for row in data["rows"]]
@@ -384,5 +417,5 @@ def contradictions(rows: list[Row], identity: str, kept: dict[str, Any]) -> list
 
 
 def _unknown(mark: dict[str, Any], message: str | None) -> bool:
-    """Whether a peer saw what a ledger does not have; of a later exchange it tells no more than that there was one."""
+    """Return whether a peer saw a message that the ledger lacks; of a later exchange only its existence is known."""
     return message is None or mark["message"] not in (None, message)

@@ -47,7 +47,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from sottovoce.errors import Stranger
+from sottovoce.errors import UnknownPeer
 from sottovoce.node.identity import KEY, Identity
 from sottovoce.node.message import CHECK, Code, Refused
 
@@ -197,7 +197,7 @@ class Envelope:
     keys : its own
     identity : what vouches for them, and judges the others'
     known : introductions that were believed before, by node
-    keep : told of every introduction that is believed from now on, before it counts
+    keep : called with every newly accepted introduction, before it counts
 
     Examples
     --------
@@ -251,7 +251,7 @@ class Envelope:
             raise Refused(Code.SENDER, f"an introduction of another node came in the name of node '{name}'; refused")
         self.identity.verify(name, _statement(run, node, keys), signature, proof)
         if run != self.run:
-            raise Stranger(
+            raise UnknownPeer(
                 f"node '{name}' does not take part in the same run; give all nodes the same run file and version of "
                 "sottovoce"
             )

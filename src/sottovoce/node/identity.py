@@ -1,13 +1,13 @@
-"""Who a node is beyond one run: what signs its introduction, and how the others know that signature.
+"""A node's identity beyond one run: what signs its introduction, and how others verify that signature.
 
 A node's keys live for one run (`envelope.py`). That they are the keys of the node whose name they carry is said by its
 *identity*, which lives longer. There are three ways to know one:
 
 `OwnKey` with keys in the run file: every node has an Ed25519 key, derived from the secret of its folder, and the run
-file names the public ones (``[keys]``). Whoever agreed to the run file agreed to them.
-`OwnKey` without: trust on first use. Whoever first speaks in a node's name is believed for the whole run, and nobody
-else afterwards; fingerprints, compared by telephone, find out who was first. It is for one trust domain, as under MPI.
-`Certified`: the certificate of the site, signed by the consortium's authority (FLARE). Whoever holds the authority's
+file names the public ones (``[keys]``). Anyone who agreed to the run file agreed to them.
+`OwnKey` without: trust on first use. The first sender in a node's name is trusted for the whole run, and no one else
+afterwards; comparing fingerprints by telephone shows who was first. It is for one trust domain, as under MPI.
+`Certified`: the certificate of the site, signed by the consortium's authority (FLARE). Anyone who holds the authority's
 key can pose as anybody who did not compare fingerprints.
 
 An identity signs introductions, and nothing else.
@@ -143,7 +143,7 @@ class Certified:
         """The chain, the name, the dates, then the signature."""
         try:
             theirs = x509.load_der_x509_certificate(proof)
-            self._refuse_unless_of(theirs, name)
+            self._check_name(theirs, name)
             key: Any = theirs.public_key()
             key.verify(signature, statement, *_scheme(key))
         except InvalidSignature:
@@ -153,7 +153,7 @@ class Certified:
                 raise
             raise unproven(name, "the certificate cannot be read") from None
 
-    def _refuse_unless_of(self, theirs: x509.Certificate, name: str) -> None:
+    def _check_name(self, theirs: x509.Certificate, name: str) -> None:
         theirs.verify_directly_issued_by(self._authority)
         names = [str(part.value) for part in theirs.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
         if names != [name]:

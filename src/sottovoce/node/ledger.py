@@ -1,4 +1,4 @@
-"""The ledger: an append-only chain of everything that a node ever let out, over all of its runs.
+"""The ledger: an append-only chain of everything that a node ever released, over all of its runs.
 
 Every row carries the hash of itself and of the row before it. Kinds of rows:
 
@@ -10,14 +10,15 @@ Every row carries the hash of itself and of the row before it. Kinds of rows:
     open      a run begins to release: its name, data set, fingerprint of the records, the event with its exact K_i,
               how many messages there will be, whether they are secure releases, which need the nonce, and with
               which keys of which nodes it shares noise
-    release   round t of a run: the hash of the one message, whether or not anybody mixes it
+    release   round t of a run: the hash of the one message, whether or not anybody mixes it. Round 0 is the one-shot
+              release before the first round, of a run that has one
     skip      the controller ordered an edge to be left out of round t
     close     all of the run's rounds are done
     stop      the run may never go on here, and why
 
 A chain proves that nothing was changed, removed or put between *before its head*. That nothing was cut off behind
 the head has to be known elsewhere: the last head is also kept in a file of its own (`ledger.head`), peers keep the
-last message that they saw, and an export can be kept by whoever wants to check later.
+last message that they saw, and anyone may keep an export to check later.
 """
 
 import hashlib
@@ -31,7 +32,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sottovoce.errors import PrivacyError, StoreError
-from sottovoce.privacy.compound import read_event
+from sottovoce.privacy.composite_events import read_event
 
 KINDS = ("nonce", "keys", "budget", "open", "release", "skip", "close", "stop")
 GENESIS = bytes(32)
@@ -116,11 +117,6 @@ class Ledger:
         query = "SELECT message FROM ledger WHERE kind = 'release' AND run = ? AND round = ?"
         found = self._db.execute(query, (run, t)).fetchone()
         return None if found is None else str(found[0])
-
-    def last(self, run: str) -> int:
-        """The highest round of a run that was released; 0 where none was."""
-        query = "SELECT MAX(round) FROM ledger WHERE kind = 'release' AND run = ?"
-        return self._db.execute(query, (run,)).fetchone()[0] or 0
 
     def nonce(self) -> bytes | None:
         """The nonce, if it has one."""
@@ -211,40 +207,40 @@ def _impossible(rows: Sequence[Row]) -> list[str]:
     found: list[str] = []
     planned: dict[str, float] = {}
     latest: dict[str, int] = {}
+    first: dict[str, int] = {}
     count: dict[str, int] = {}
     over: set[str] = set()
     keyed: set[str] = set()
     nonce = False
+    found += [f"row {row.seq} is of no known kind: '{row.kind}'" for row in rows if row.kind not in KINDS]
     for row in rows:
         short = row.run[:12]
-        if row.kind not in KINDS:
-            found.append(f"row {row.seq} is of no known kind: '{row.kind}'")
-        elif row.kind == "nonce":
+        if row.kind == "nonce":
             if nonce:
                 found.append(f"row {row.seq} is a second nonce: the draws of runs before it could be repeated")
             nonce = True
         elif row.kind == "keys":
-            if row.run in keyed:
-                found.append(f"row {row.seq} gives run {short} keys a second time: it has one pair for all of it")
+            again = f"row {row.seq} gives run {short} keys a second time: it has one pair for all of it"
+            found += [again] * (row.run in keyed)
             keyed.add(row.run)
         elif row.kind == "open":
             if row.run in planned:
                 found.append(f"row {row.seq} opens run {short} a second time: a run was replayed")
             if row.detail.get("secure") and not nonce:
                 found.append(f"row {row.seq} opens run {short}, whose draws come from a nonce that is not there")
-            try:
-                planned[row.run] = _messages(row.detail)
-            except (PrivacyError, KeyError, TypeError, ValueError):
-                planned[row.run] = math.inf
+            opened = _opened(row.detail)
+            planned[row.run], start = (math.inf, None) if opened is None else opened
+            if start is None:
                 found.append(f"row {row.seq} opens run {short} with an event that cannot be accounted for")
+            else:
+                first[row.run] = start
         elif row.kind == "release":
-            if row.run not in planned:
-                found.append(f"row {row.seq} releases for run {short}, which was never opened")
-            elif row.run in over:
-                found.append(f"row {row.seq} releases for run {short} after its end: a run was replayed")
-            if row.round <= latest.get(row.run, 0):
+            if row.run in over or row.run not in planned:
+                why = " after its end: a run was replayed" if row.run in planned else ", which was never opened"
+                found.append(f"row {row.seq} releases for run {short}{why}")
+            if row.round <= latest.get(row.run, first.get(row.run, 1) - 1):
                 found.append(f"row {row.seq} releases round {row.round} of run {short} again: a run was replayed")
-            latest[row.run] = max(row.round, latest.get(row.run, 0))
+            latest[row.run] = max(row.round, latest.get(row.run, row.round))
             count[row.run] = count.get(row.run, 0) + 1
             if count[row.run] == planned.get(row.run, 0) + 1:
                 found.append(f"row {row.seq} is one release more than run {short} was opened for")
@@ -253,10 +249,18 @@ def _impossible(rows: Sequence[Row]) -> list[str]:
     return found
 
 
+def _opened(detail: dict[str, Any]) -> tuple[float, int] | None:
+    """How many messages a run was opened for, and the number of the first; None for an event that cannot be read."""
+    try:
+        return _messages(detail), 0 if detail["event"].get("before") else 1
+    except (PrivacyError, KeyError, TypeError, ValueError):
+        return None
+
+
 def _messages(detail: dict[str, Any]) -> float:
     """How many messages a run was opened for.
 
-    Version 0.1 wrote down what is priced and nothing else; where that is not a price for each message, there is no
+    Version 0.1 wrote down what is accounted and nothing else; where that is not a cost for each message, there is no
     telling how many there were to be.
     """
     event = read_event(detail["event"])

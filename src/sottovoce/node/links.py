@@ -5,13 +5,13 @@ sealed (`envelope.py`), and what does not open is not read.
 
 Where a round has several exchanges they are counted through the run, as *steps*; with one, a step is a round.
 
-A message is addressed by its step and is the same however often it is sent, so an exchange can be asked for again at
+A message is addressed by its step and is the same however often it is sent, so an exchange can be requested again at
 any time: lost messages are sent again and duplicates ignored. A node keeps its last two messages on every link and
 hands them out whenever a peer says hello: that is all that a restarted peer can lack. What does not fit (another run, a
 round in which the two do not speak, a second and different message for a round, numbers that no honest node reaches) is
 refused with a code and a reason, and never mixed in.
 
-*What is taken in is bounded* before it is looked at: by size, then by steps. A peer's message of a step needs all that
+*Input is bounded* before it is parsed: by size, then by steps. A peer's message of a step needs all that
 the plan has this node say to it at earlier ones, so nothing is due that would need what was not said yet. Two that
 speak with each other in a round do so in both directions, so of each peer at most two messages of the plan's size wait
 to be mixed (as many as a restarted node can lack), and its notices leave nothing behind but that they came.
@@ -25,7 +25,19 @@ them back. Else a relay could play back to an old copy what its peers once said 
 
 *Vouchers.* With the last message of every stretch of 128 on a link goes a signature of the hashes of all of them, and a
 receiver takes the message in only if they are those that it got. So every message is signed for, with the sender's run
-key, at the cost of one signature for 128; receivers keep vouchers, and can show them to anybody.
+key, at the cost of one signature for 128; receivers keep vouchers, and can show them to anybody. A valid signature of
+other messages than came proves that someone with the sender's keys sent two versions. One of them may be mixed, so the
+run cannot be finished: `ConflictingMessages`.
+
+*Forged messages that come early.* Anyone who has a node's keys can send a message before the node makes its own. The
+first version counts while the process runs. After a restart only what is mixed decides which version is the second one.
+A hello says the latest message of the peer that is mixed; a peer that never made it stops: `Disputed`.
+
+*When all is done* a node erases its keys. A peer that was killed before it heard so requests again: for such peers the
+node seals its farewell before it erases the keys (`last_words`), and has nothing else to say or to read from then on.
+
+*Ends.* A node that stops says so, in a notice of the farewell's step. That a peer contradicts is final, whenever it
+comes. Every other end counts only with the question of this process in it, so that nobody can play back an old one.
 """
 
 import json
@@ -37,10 +49,20 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import blake2b, sha256
 from threading import Condition, RLock
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from sottovoce._version import __version__
-from sottovoce.errors import NetworkError, OldCopy, SottovoceError, Stranger
+from sottovoce.errors import (
+    ConflictingMessages,
+    Disputed,
+    NetworkError,
+    PeerEnded,
+    PeerTimeout,
+    SottovoceError,
+    StaleCopy,
+    UnknownPeer,
+)
 from sottovoce.node.envelope import INTRODUCES, LONGEST, OVERHEAD, SIGNATURE, Envelope, joined
 from sottovoce.node.message import (
     CHECK,
@@ -56,6 +78,7 @@ from sottovoce.node.message import (
     unpack_text,
 )
 from sottovoce.node.runfile import Run
+from sottovoce.node.state import RunState
 from sottovoce.node.store import Mark, Saved
 
 KEPT = 2
@@ -77,6 +100,31 @@ _ABOUT = struct.Struct(f"<{PROOF}sH")  # what goes with a message: its proof, an
 _NOTHING = _ABOUT.pack(bytes(PROOF), 0)
 _NEVER = "00" * CHECK  # in place of the hash of what was not said
 _HERE = b"here"  # of a notice, which leaves nothing else behind
+ENDS = MappingProxyType(
+    {
+        RunState.CONTRADICTED: "{about} signed other messages than it sent; this run cannot be finished",
+        RunState.PEER_ENDED: "{about} ended the run; this run cannot be finished",
+        RunState.DISPUTED: "{about} holds messages in its name that it never made; starting again will not help before "
+        "its folder and key are the right ones",
+        RunState.OLD_COPY: "its folder is an old copy; restore the right one there, and start the nodes again",
+        RunState.PAUSED: "it is paused and waits for {about}; start the nodes again, and the run goes on",
+    }
+)
+"""What a peer's notice of an end says."""
+FOR_GOOD = RunState.CONTRADICTED, RunState.PEER_ENDED
+"""Ends after which no start leads on."""
+
+
+class Unproven(Refused):
+    """A claim that nobody need believe."""
+
+
+class End(NamedTuple):
+    """Why a node stopped, as sent to its peers."""
+
+    state: RunState
+    about: str | None = None
+    """The node that it is about."""
 
 
 def round_in(payload: bytes) -> int:
@@ -122,12 +170,12 @@ class Links:
         """The last step."""
         self._released, self._secret, self._digest, self._mark = released, secret, run.digest, run.mark
         self._proving = _proving(secret, run.digest)
-        met = run.neighbours(me)
+        met = run.neighbors(me)
         self.peers = {j: said for j, (said, _) in met.items()}
         """Every node that this one ever speaks with, and at which steps it speaks."""
         self.hears = {j: heard for j, (_, heard) in met.items()}
         """And at which steps each of them does."""
-        self._shape, self._size = run.shape, size_of(run.shape)
+        largest = max(size_of(run.shape_at(1)), size_of(run.shape))
         self._when = {j: frozenset(steps) for j, steps in self.peers.items()}
         self._whence = {j: frozenset(steps) for j, steps in self.hears.items()}
         self._whom: dict[int, list[int]] = {}
@@ -136,7 +184,7 @@ class Links:
                 self._whom.setdefault(step, []).append(j)
         self._signs = {j: _stretches(steps) for j, steps in self.peers.items()}
         self._signed = {j: _stretches(steps) for j, steps in self.hears.items()}
-        letter = _ABOUT.size + SIGNATURE + STRETCH * CHECK + self._size
+        letter = _ABOUT.size + SIGNATURE + STRETCH * CHECK + largest
         self.limit = max(LONGEST, OVERHEAD + _ABOUT.size + NOTICE + KEPT * letter)
         """Bytes that anything may have that comes in."""
         self.refused: list[str] = []
@@ -150,7 +198,11 @@ class Links:
         self._inbox: dict[int, dict[int, bytes]] = {j: {} for j in self.peers}
         self._notices: dict[int, set[int]] = {j: set() for j in self.peers}
         kept = {j: saved.unvouched.get(j, {}) for j in self.peers}
-        self._unvouched = {j: {t: bytes.fromhex(digest) for t, digest in got.items()} for j, got in kept.items()}
+        self._unvouched = {  # what was not mixed is gone, and its hash decides nothing any more
+            j: {t: bytes.fromhex(digest) for t, digest in got.items() if t <= self._mixed} for j, got in kept.items()
+        }
+        left_out = {edge for edge, phase in saved.skips.items() if phase == "skip"}
+        self._mixed_of = {j: self._latest_mixed(j, left_out) for j in self.peers}
         self._unkept: dict[int, dict[int, bytes]] = {j: {} for j in self.peers}  # those that are not on the disk
         self._vouchers: list[tuple[int, int, bytes]] = []
         self._outbox: dict[int, bytes] = {}
@@ -159,17 +211,29 @@ class Links:
         self._last: dict[int, list[int]] = {j: [] for j in self.peers}
         self._lacked: dict[int, int] = {}  # step -> how many peers may lack what this node said at it
         self._stale: list[int] = []  # those that nobody can lack any more
-        self._strangers: dict[int, Stranger] = {}
+        self._strangers: dict[int, UnknownPeer] = {}
         self.question = os.urandom(QUESTION).hex()
         """What a hello must say back to count."""
         self._questions: dict[int, str] = {}  # of the peers
         self._answered: dict[int, str] = {}  # those of them that a hello of this node answers
         self._unanswering: set[int] = set()
         self._failure: SottovoceError | None = None
+        self.end: End | None = None
+        """Why this node stopped."""
+        self.end_kept = False
+        """Whether the end is on the disk. Only then do peers learn of it, lest a crash here lose it."""
+        self.last_words: dict[tuple[int, bool], bytes] = {}
+        """Sealed farewells of a run whose keys are erased, by (peer, whether a reply); nothing else is said or read."""
         self._lock = RLock()
         self._changed, self._waiting = Condition(self._lock), 0
         for step, payload in sorted(({run.step(t): p for t, p in saved.outbox.items()} | passed).items()):
             self._keep(step, payload)
+
+    def _latest_mixed(self, peer: int, left_out: set[tuple[int, int]]) -> int:
+        """The last step whose message of a peer the saved state holds; 0 where there is none."""
+        steps = self.hears[peer]
+        before = steps[: bisect_right(steps, self._mixed)]
+        return next((t for t in reversed(before) if (self.run.at(t)[0], peer) not in left_out), 0)
 
     # -- this node's own messages --
 
@@ -224,6 +288,7 @@ class Links:
                 "version": __version__,
                 "sigma": self.run.event(self.me).sigma,
                 "seen": self._claim(peer),
+                "mixed": self._mixed_of[peer],
                 "asks": self.question,
                 "answers": self._answered.get(peer),
             }
@@ -235,12 +300,12 @@ class Links:
         return None if mark is None else [self.run.step(mark.round, mark.part), mark.message, mark.proof]
 
     def owes_hello(self, peer: int) -> bool:
-        """Whether a peer has asked what no hello of this node has answered; where there are no replies, send one."""
+        """Whether a peer waits for a hello of this node; where there are no replies, send one."""
         with self._lock:
             return self._questions.get(peer) != self._answered.get(peer)
 
-    def asks_again(self, peer: int) -> bool:
-        """Whether a hello came that does not answer this process, since this was last asked: then say hello again."""
+    def repeats_hello(self, peer: int) -> bool:
+        """Return whether a hello that does not answer this process came since the last call: then say hello again."""
         with self._lock:
             found = peer in self._unanswering
             self._unanswering.discard(peer)
@@ -250,8 +315,24 @@ class Links:
         """The notice that this node has done all of its rounds, and has everything that it needs on the disk."""
         return pack_text(self._header(self.last + 1), "done")
 
+    def parting(self, peer: int) -> bytes:
+        """Return the notice of this node's end for a peer; a hello where the end needs a question that is not known."""
+        with self._lock:
+            end, question = self.end, self._questions.get(peer)
+        assert end is not None
+        if question is None and end.state not in FOR_GOOD:
+            return self.hello(peer)
+        value = {"end": end.state.value, "about": end.about, "answers": question}
+        return pack_text(self._header(self.last + 1), value)
+
+    def parted(self, peer: int) -> bool:
+        """Whether a peer has said that it is done, or stopped."""
+        return self.last + 1 in self._notices[peer]
+
     def sealed(self, peer: int, payload: bytes, reply: bool = False) -> bytes:
         """A message as it travels to a peer; an introduction travels as it is."""
+        if self.last_words:
+            return self.last_words.get((peer, reply), b"")
         if payload.startswith(INTRODUCES):
             return payload
         return self.envelope.seal(peer, MESSAGE, self._about(peer, payload), payload, reply)
@@ -274,7 +355,7 @@ class Links:
         return self.envelope.sign(*self._vouched(self.run.nodes[peer], stretch, hashes)) + hashes
 
     def _vouched(self, receiver: str, stretch: Sequence[int], hashes: bytes) -> tuple[bytes | str | int, ...]:
-        what = sha256(joined(_packed(self._shape), _packed(stretch), hashes))
+        what = sha256(joined(_packed(self.run.shape), _packed(stretch), hashes))
         return "voucher", receiver, what.digest()
 
     # -- what others say --
@@ -284,6 +365,8 @@ class Links:
 
         The data may be written over afterwards.
         """
+        if self.last_words:
+            return self.last + 1
         try:
             if not 0 <= peer < self._n:
                 raise Refused(Code.SENDER, f"there is no node {peer} in this run; refused")
@@ -297,24 +380,28 @@ class Links:
                     self._changed.notify_all()
             return t
         except NetworkError as error:
-            with self._lock:
-                self.refused = [*self.refused[1 - REMARKS :], str(error)]
-                if peer not in self.reasons or getattr(error, "code", None) is not Code.UNKNOWN:
-                    self.reasons[peer] = str(error)
+            self._note(peer, error)
             raise
+
+    def _note(self, peer: int, error: NetworkError) -> None:
+        """Remember why something of a peer was not used."""
+        with self._lock:
+            self.refused = [*self.refused[1 - REMARKS :], str(error)]
+            if peer not in self.reasons or getattr(error, "code", None) is not Code.UNKNOWN:
+                self.reasons[peer] = str(error)
 
     def answer(self, peer: int, data: bytes) -> bytes:
         """`deliver`, and give this node's message of the same step; empty where there is none yet.
 
         This is what a transport of requests and replies (FLARE) calls for an incoming request.
         """
-        return self.asked(peer, data)[1]
+        return self.answer_with_round(peer, data)[1]
 
-    def asked(self, peer: int, data: bytes) -> tuple[int, bytes]:
-        """The same, with the step that was asked for."""
+    def answer_with_round(self, peer: int, data: bytes) -> tuple[int, bytes]:
+        """Return the same, with the requested step."""
         try:
             t = self.deliver(peer, data)
-        except Stranger:  # so that the other side learns of it too
+        except UnknownPeer:  # so that the other side learns of it too
             t = 0 if self.envelope.knows(peer) and peer in self.peers else MEETING
         except Refused as error:
             if error.code is Code.KEYS and data.startswith(INTRODUCES):
@@ -326,7 +413,7 @@ class Links:
 
     def reply(self, peer: int, t: int) -> bytes:
         """What this node has for a peer of a step, sealed; empty where there is nothing yet, or never is (`owes`)."""
-        payload = self._own_of(peer, t)
+        payload = self.farewell() if self.last_words else self._own_of(peer, t)
         return self.sealed(peer, payload, reply=True) if payload else b""
 
     def owes(self, peer: int, t: int) -> bool:
@@ -339,6 +426,8 @@ class Links:
         if t == 0:
             return self.hello(peer)
         with self._lock:
+            if t > self.last and self.end is not None:
+                return self.parting(peer) if self.end_kept else b""
             if t > self.last:
                 return self.farewell() if self._mixed >= self.last else b""
             return self._outbox.get(t, b"") if self.owes(peer, t) else b""
@@ -360,7 +449,7 @@ class Links:
         try:
             self.envelope.meet(peer, data)
             self._strangers.pop(peer, None)
-        except Stranger as error:
+        except UnknownPeer as error:
             if not self.envelope.knows(peer):  # whom this run knows already is no stranger in it
                 self._strangers[peer] = error
             raise
@@ -381,7 +470,7 @@ class Links:
             raise Refused(Code.NOTICE, f"node '{name}' sent a notice that cannot be read; refused") from None
         with suppress(Refused):  # a folder that is lost, and not old, has another secret: it can prove nothing
             self._check_own(name, seen)
-        self._strangers[peer] = Stranger(
+        self._strangers[peer] = UnknownPeer(
             f"node '{name}' says that it knows other keys of this node in this run: this folder is not the one that "
             "began it; restore that folder, or begin a run of another name. Nothing was sent"
         )
@@ -397,10 +486,10 @@ class Links:
         t = round_of(payload)
         if not 1 <= t <= self.last:
             self._take_notice(peer, t, payload)
-        elif len(payload) == self._size:
+        elif len(payload) == (size := size_of(self.run.shape_at(t))):
             self._take_message(peer, t, payload, proof, voucher)
         else:
-            raise Refused(Code.SIZE, f"node {peer} sent {len(payload)} bytes where {self._size} are expected; refused")
+            raise Refused(Code.SIZE, f"node {peer} sent {len(payload)} bytes where {size} are expected; refused")
         return t
 
     def _take_notice(self, peer: int, t: int, payload: bytes) -> None:
@@ -411,19 +500,48 @@ class Links:
         value, attached = unpack_text(message)
         if t == 0:
             self._welcome(peer, value, attached)
-        elif value != "done" or attached:
+        elif attached or not (value == "done" or isinstance(value, dict)):
             raise Refused(Code.NOTICE, f"node {peer} sent a notice that cannot be read; refused")
+        elif isinstance(value, dict):
+            self._take_end(peer, value)
         else:
             self._notices[peer].add(t)
+
+    def _take_end(self, peer: int, value: dict[str, Any]) -> None:
+        """A peer stopped: this node need not wait for it."""
+        nodes, about = self.run.nodes, value.get("about")
+        state = next((state for state in ENDS if state == value.get("end")), None)
+        if state is None or not (about is None or about in nodes):
+            raise Refused(Code.NOTICE, f"node {peer} sent a notice that cannot be read; refused")
+        if state not in FOR_GOOD and value.get("answers") != self.question:
+            raise Refused(Code.NOTICE, f"node '{nodes[peer]}' sent a notice of another start; refused")
+        why = ENDS[state].format(about="its owner" if about is None else f"node '{about}'")
+        ending = f"node '{nodes[peer]}' stopped: {why}"
+        blamed = peer if about is None else nodes.index(about)
+        if blamed in self.reasons or peer in self.reasons:
+            refused = self.reasons.get(blamed, self.reasons.get(peer))
+            ending += f" (the last message that was refused: {refused})"
+        else:
+            self.reasons[peer] = ending
+        finished, resume = self._mixed >= self.last, self.run.skip_after is not None
+        if state in FOR_GOOD or not finished:
+            self._notices[peer].add(self.last + 1)
+        if finished or self._failure is not None or self.end is not None or (state is RunState.PAUSED and resume):
+            return  # nothing is needed of it; or it may be back while its edges are left out
+        ended = state in FOR_GOOD or state is RunState.DISPUTED
+        self._failure = PeerEnded(ending) if ended else PeerTimeout(ending, about or nodes[peer])
+        self.end = End(RunState.PEER_ENDED, nodes[peer]) if state in FOR_GOOD else None
+        self.nudge()
 
     def _take_message(self, peer: int, t: int, payload: bytes, proof: bytes, voucher: bytes) -> None:
         run, when, spoken = self.run, self.run.when, t in self._whence[peer]
         bound = run.bound(peer, t) if spoken else math.inf
-        digest = expect(payload, Header(self._mark, t, peer), self._shape, bound, when)
+        digest = expect(payload, Header(self._mark, t, peer), run.shape_at(t), bound, when)
         if not spoken:
             raise self._untimely(peer, f"a message for {when(t)}, in which the two do not speak")
         box, latest, got = self._inbox[peer], self._latest.get(peer, 0), self._unvouched[peer]
-        if (t == latest and self._seen[peer].message != digest.hex()) or got.get(t, digest) != digest:
+        other = (t == latest and self._seen[peer].message != digest.hex()) or got.get(t, digest) != digest
+        if other and (t <= self._mixed or t in box):
             name = run.nodes[peer]
             raise Refused(Code.SECOND, f"node '{name}' sent a second, different message for {when(t)}; refused")
         if t <= self._mixed or t in box:
@@ -440,7 +558,7 @@ class Links:
         else:
             got[t] = self._unkept[peer][t] = digest
         box[t] = payload
-        if t > latest:
+        if t >= latest:
             at, part = run.at(t)
             self._seen[peer], self._latest[peer] = Mark(at, digest.hex(), proof.hex(), part), t
 
@@ -450,16 +568,25 @@ class Links:
     def _check_voucher(self, peer: int, t: int, digest: bytes, voucher: bytes) -> None:
         """Every stretch is signed for, and what is signed is what came."""
         stretch, signature, hashes = self._signed[peer].get(t, ()), voucher[:SIGNATURE], voucher[SIGNATURE:]
-        came = self._unvouched[peer] | {t: digest}
-        said = [came.get(r) or hashes[CHECK * i : CHECK * (i + 1)] for i, r in enumerate(stretch)]  # or it was skipped
-        right = len(hashes) == CHECK * len(stretch) > 0 and b"".join(said) == hashes
+        came, name = self._unvouched[peer], self.run.nodes[peer]
         mine = self._vouched(self.run.nodes[self.me], stretch, hashes)
-        if not right or not self.envelope.verify(peer, signature, *mine):
+        whole = len(hashes) == CHECK * len(stretch) > 0 and hashes.endswith(digest)
+        if not whole or not self.envelope.verify(peer, signature, *mine):
             raise Refused(
                 Code.VOUCHER,
-                f"node '{self.run.nodes[peer]}' does not sign for what it sent up to {self.run.when(t)}; it is refused,"
-                " and its message not used",
+                f"node '{name}' does not sign for what it sent up to {self.run.when(t)}; it is refused, and its message"
+                " not used",
             )
+        signed = {r: hashes[CHECK * i : CHECK * (i + 1)] for i, r in enumerate(stretch)}
+        wrong = [r for r in stretch if came.get(r, signed[r]) != signed[r]]  # what was skipped did not come
+        if wrong:
+            self._failure = ConflictingMessages(
+                f"node '{name}' signed other messages than it sent (of {self.run.when(wrong[0])}); this run cannot be "
+                f"finished with node '{name}'"
+            )
+            self.end = End(RunState.CONTRADICTED, name)
+            self.nudge()
+            raise self._failure
         self._unvouched[peer], self._unkept[peer] = {}, {}
         self._vouchers.append((peer, t, voucher))
 
@@ -471,17 +598,21 @@ class Links:
             raise Refused(Code.NOTICE, f"node '{name}' attached more to its hello than can be lacked; refused")
         mine, theirs = self.run.event(peer).sigma, _number(value.get("sigma"))
         if not abs(theirs - mine) <= NOISE_TOLERANCE * mine:
-            self._strangers[peer] = Stranger(
+            self._strangers[peer] = UnknownPeer(
                 f"node '{name}' would add noise of σ = {theirs}, where the run file gives σ = {mine:.6g}; nothing was "
                 "sent"
             )
             raise self._strangers[peer]
         self._strangers.pop(peer, None)
-        asks = value.get("asks")
-        if not isinstance(asks, str) or len(asks) > 2 * QUESTION:
-            raise Refused(Code.NOTICE, f"a hello of node '{name}' asks for no answer; refused")
-        self._questions[peer] = asks
-        self._check_own(name, value.get("seen"))
+        question = value.get("asks")
+        if not isinstance(question, str) or len(question) > 2 * QUESTION:
+            raise Refused(Code.NOTICE, f"a hello of node '{name}' lacks a request for an answer; refused")
+        self._questions[peer] = question
+        try:
+            self._check_own(name, value.get("seen"))
+        except Unproven as error:
+            self._note(peer, error)
+        self._check_mixed(peer, value.get("mixed", 0))
         if value.get("answers") == self.question:
             self._notices[peer].add(0)
         else:
@@ -491,7 +622,29 @@ class Links:
                 raise Refused(
                     Code.NOTICE, f"node '{name}' attached to its hello what is no message of a round; refused"
                 )
-            self._take(peer, letter)
+            try:
+                self._take(peer, letter)
+            except Refused as error:  # the hello counts all the same, and is answered
+                if error.code not in (Code.SECOND, Code.ROUND):
+                    raise
+                self._note(peer, error)
+
+    def _check_mixed(self, peer: int, mixed: Any) -> None:
+        """Stop where a peer has mixed a message in this node's name that this node never made."""
+        if type(mixed) is not int or not 0 <= mixed <= self.last or (mixed and mixed not in self._when[peer]):
+            name = self.run.nodes[peer]
+            raise Refused(Code.CLAIM, f"node '{name}' does not say what it mixed of this node; refused")
+        if mixed == 0 or self._released(mixed) is not None:
+            return
+        name = self.run.nodes[peer]
+        self._failure = Disputed(
+            f"node '{name}' holds messages in this node's name that it never made (of {self.run.when(mixed)}): this "
+            f"folder is old, the key was stolen, or node '{name}' lies. Starting again will not help: restore the "
+            "folder as it was last, or begin a run of another name"
+        )
+        self.end = End(RunState.DISPUTED, name)
+        self.nudge()
+        raise self._failure
 
     def _check_own(self, name: str, seen: Any) -> None:
         """Stop for good where a peer proves that it saw a message that this node's ledger does not know."""
@@ -509,23 +662,24 @@ class Links:
         if self._released(t) == digest:
             return
         if proof != own_proof(self._secret, self._digest, t, digest).hex():
-            raise Refused(
+            raise Unproven(
                 Code.CLAIM,
                 f"node '{name}' claims to have seen {self.run.when(t)} of this node, which this node's ledger does not "
-                "know, and cannot prove it; refused",
+                "know, and cannot prove it; the claim is not used",
             )
-        self._failure = OldCopy(
+        self._failure = StaleCopy(
             f"node '{name}' has seen {self.run.when(t)} of this node, which this node's ledger does not know: the "
-            "folder is an old copy or another one. The round would be released twice, so this node stops for good in "
-            "this run"
+            "folder is an old copy, or someone else has its key. The round would be released twice, so "
+            "this node stops for good in this run"
         )
+        self.end = End(RunState.OLD_COPY)
         self.nudge()
         raise self._failure
 
     # -- the exchange --
 
     def heard(self, t: int, peer: int) -> bytes | None:
-        """The peer's message of a step, if it is here; an error if this node must stop. Single looks: no lock."""
+        """Return the peer's message of a step if it is here; raise if this node must stop. Needs no lock."""
         error = self._failure or self._strangers.get(peer)
         if error is not None:
             raise error
@@ -560,10 +714,11 @@ class Links:
             self._mixed = t
             if t > self._said:
                 self._said = t
-            for box in self._inbox.values():
+            for peer, box in self._inbox.items():
                 if box:
                     for old in [r for r in box if r <= t]:
                         del box[old]
+                        self._mixed_of[peer] = max(self._mixed_of[peer], old)
 
     @property
     def seen(self) -> dict[int, Mark]:
@@ -572,13 +727,13 @@ class Links:
             return dict(self._seen)
 
     def vouchers(self) -> list[tuple[int, int, bytes]]:
-        """(peer, round, voucher) of all that came since this was last asked."""
+        """Return (peer, round, voucher) of all that came since the last call."""
         with self._lock:
             found, self._vouchers = self._vouchers, []
             return found
 
     def unvouched(self) -> list[tuple[int, int, str]]:
-        """(peer, step, hash) of what came since this was last asked and is not signed for yet."""
+        """Return (peer, step, hash) of what came since the last call and is not signed for yet."""
         with self._lock:
             found = [(peer, t, digest.hex()) for peer, got in self._unkept.items() for t, digest in got.items()]
             for got in self._unkept.values():

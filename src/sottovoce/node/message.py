@@ -133,7 +133,7 @@ def _around(
 
 
 def read(payload: bytes) -> Message:
-    """A message's parts, if it is a whole one of this version; what it is good for is not looked at."""
+    """Return a message's parts, if it is complete and of this version; its content is not checked."""
     if len(payload) < _HEAD.size + CHECK:
         raise Refused(
             Code.SIZE, f"a message of {len(payload)} bytes was cut short: even its head is longer; send it again"
@@ -229,11 +229,11 @@ def check(
             f"{np.dtype(dtype)} of shape {shape} is expected; do all nodes have the same features?",
         )
     if dtype == "<f8":
-        _refuse_unless_within(header, array, bound, when)
+        _check_bound(header, array, bound, when)
 
 
-def _refuse_unless_within(header: Header, array: NDArray[Any], bound: float, when: Callable[[int], str]) -> None:
-    square = float(np.vdot(array, array))  # squares of finite numbers may overflow: then look at each
+def _check_bound(header: Header, array: NDArray[Any], bound: float, when: Callable[[int], str]) -> None:
+    square = float(np.vdot(array, array))  # squares of finite numbers may overflow: then check each
     if square <= bound * bound and square < math.inf:
         return
     flat, sender = array.ravel(), header.sender
@@ -257,13 +257,13 @@ def expect(
 ) -> bytes:
     """The checksum of a message of numbers that is exactly what is expected; anything else is refused with the reason.
 
-    What begins as it must, byte for byte, need not be taken apart: then only checksum and numbers are looked at.
+    If the first bytes are as expected, nothing needs parsing: only checksum and numbers are checked.
     """
     before, after, size, count = _numbers(expected.run, expected.sender, shape)
     head = before + expected.round.to_bytes(8, "little") + after
     if len(payload) == size and payload.startswith(head):
         digest = _checksum(payload)
-        _refuse_unless_within(expected, np.frombuffer(payload, FLOATS, count, len(head)), bound, when)
+        _check_bound(expected, np.frombuffer(payload, FLOATS, count, len(head)), bound, when)
         return digest
     message = read(payload)
     check(message, expected, shape, bound=bound, when=when)

@@ -1,41 +1,61 @@
-"""A real node: the loop over one's own records, from wherever its folder says that the run stands.
+"""A real node: the loop over its own records, from the round that its folder records.
 
 For every round t in which this node takes part: the one `step` of the algorithm makes the message from the node's own
 secure release, or passes on what it heard where it only listens; the state that the round begins with, the
 message and its row in the ledger go to the disk in one transaction; only then do peers get to see it. A round whose
 message is on the disk already is never made anew: the stored bytes are sent, and the step is repeated only for what
-else it computes. Where the averaging takes several exchanges a round, what is passed on in each is written down before
-it is seen, too, and a restart goes on from the last of them. These are no releases: functions of messages that are out.
+else it computes. A one-shot release before the first round (`run.one_shot`) is round 0 and treated the same: written
+down with its row in the ledger, then sent to every other node; the mean of all nodes' releases is written down before
+the first round, and the public map that follows from it is made again from that. Where the averaging takes several
+exchanges a round, what is passed on in each is written down before it is seen, too, and a restart goes on from the last
+of them. These are no releases, but functions of messages that were sent before.
 """
 
 import math
+from collections.abc import Mapping
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sottovoce._renamed import old_attributes
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.method import State
 from sottovoce.engine.nodes import Node
-from sottovoce.errors import NetworkError, OldCopy, Paused, StoreError
-from sottovoce.node import budget, entropy
+from sottovoce.errors import (
+    ConflictingMessages,
+    NetworkError,
+    PeerEnded,
+    PeerTimeout,
+    SottovoceError,
+    StaleCopy,
+    StoreError,
+)
+from sottovoce.node import budget
+from sottovoce.node import keys as node_keys
 from sottovoce.node.budget import DATASET as DATASET
+from sottovoce.node.dropped_edges import Skips
 from sottovoce.node.envelope import Envelope, RunKeys
 from sottovoce.node.identity import Identity, OwnKey
-from sottovoce.node.links import Links
+from sottovoce.node.links import FOR_GOOD, MESSAGE, End, Links
 from sottovoce.node.message import Header, array_of, pack, unpack
 from sottovoce.node.runfile import Run
-from sottovoce.node.skips import Skips
+from sottovoce.node.state import NEXT, RunState
 from sottovoce.node.store import Store
 from sottovoce.node.transport import NodeTransport, Stopwatch
-from sottovoce.privacy.compound import read_event
-from sottovoce.privacy.release import Draws
+from sottovoce.privacy.accounting import compute_epsilon
+from sottovoce.privacy.composite_events import read_event
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.objective import Problem
-from sottovoce.secure.generator import Generator
+from sottovoce.run.build import Map, make_problem
+from sottovoce.run.plan import Public
+from sottovoce.secure.generator import Generator, Purpose
 
-SAME = 1e-9  # σ comes from a search, and version 0.1's messages from sums, that another processor rounds otherwise
+LONG_PARTING, SHORT_PARTING = 5.0, 1.0
+"""Seconds in which a stopping node sends its peers the reason: if it stops for good, and until the next start."""
+SAME = 1e-9  # σ comes from a search, which another processor rounds differently
 
 
 class Outcome(NamedTuple):
@@ -49,6 +69,7 @@ class Outcome(NamedTuple):
     """How many of this node's edges were left out of a round."""
 
 
+@old_attributes
 class DurableNode(Node):
     """One node of one run, over its own folder; connect it to a network, then let it `take_part`.
 
@@ -74,28 +95,36 @@ class DurableNode(Node):
         dataset: str = DATASET,
         identity: Identity | None = None,
     ) -> None:
-        me, job = run.number(name), run.prepared.job
-        older = Draws(job.release, entropy.older_streams(store.secret, run.digest), np.array(run.sizes), run.m)
-        super().__init__(me, problem, job.method, job.schedule, job.release, older)
+        me, plan = run.number(name), run.plan
+        super().__init__(me, problem, plan.method, plan.schedule, plan.release)
         self.run, self.name, self.store, self.dataset = run, name, store, dataset
-        self.fingerprint, self.sequence = entropy.fingerprints(store.secret, problem.shards)
-        saved = store.enter(run.digest, run.name, name, run.nodes, (self.sequence, self.fingerprint))
+        self.fingerprint, self.sequence = node_keys.fingerprints(store.secret, problem.shards)
+        saved = store.enter(run.digest, run.name, name, run.nodes, (self.sequence, self.fingerprint), -run.before)
+        self._map: Map | None = None
+        if saved.mean is not None:
+            self._use(saved.mean)
         self._state, self._round = self._restored(saved.state), saved.round
         self._pending = dict(saved.outbox)
         self._cost = run.event(me), run.spec.privacy.adversary
         opened = store.ledger.opened(run.digest)
-        self._older, self._opened = opened is not None and not opened.get("secure"), opened is not None
+        self._opened = opened is not None
         if opened is None:
-            self._refuse_unless_affordable()
+            self._check_affordable()
         else:
-            self._refuse_unless_as_planned(opened)
-        identity = identity or OwnKey(entropy.identity_seed(store.secret), run.keys)
+            self._check_as_planned(opened)
+        identity = identity or OwnKey(node_keys.identity_seed(store.secret), run.keys)
         self.envelope = self._enveloped(identity)
-        proving = entropy.proving_key(store.secret)
+        proving = node_keys.proving_key(store.secret)
         self._passed = dict(saved.parts)
         self.links = Links(run, me, saved, self._said, self.envelope, proving)
         mixed = max([saved.round, *(t for t, _ in saved.parts)])  # what was passed on is mixed of the first messages
         self.skips = Skips(run, me, store, saved.skips, mixed, self.envelope)
+        if self.over:
+            answers = store.answers(run.digest)
+            self.links.last_words = {
+                (i, reply): data for (i, topic, reply), data in answers.items() if topic == MESSAGE
+            }
+        self.state = RunState.MEETING
 
     def _said(self, step: int) -> str | None:
         """The hash of what this node said at a step, out of its folder."""
@@ -115,12 +144,17 @@ class DurableNode(Node):
         """Whether nobody can need this node in this run any more: it is done, and its keys are erased."""
         return self.finished and self.store.run_keys(self.run.digest) is None
 
-    def _refuse_unless_affordable(self) -> None:
+    def _check_affordable(self) -> None:
         adjacency, rows = self.run.statement.adjacency, self.store.rows()
-        budget.refuse_unless_affordable(rows, self.dataset, self.fingerprint, *self._cost, self.run.digest, adjacency)
+        budget.check_affordable(rows, self.dataset, self.fingerprint, *self._cost, self.run.digest, adjacency)
 
-    def _refuse_unless_as_planned(self, opened: dict[str, Any]) -> None:
+    def _check_as_planned(self, opened: dict[str, Any]) -> None:
         """A run goes on with the noise, and on the records, that it was opened with."""
+        if not opened.get("secure"):
+            raise StoreError(
+                f"run '{self.run.name}' was begun by sottovoce 0.1, whose runs this version does not continue; begin a "
+                "run of another name"
+            )
         sigma, planned = read_event(opened["event"]).sigma, self._cost[0].sigma
         if not math.isclose(sigma, planned, rel_tol=SAME):
             raise StoreError(
@@ -130,12 +164,25 @@ class DurableNode(Node):
         if opened.get("sequence", self.sequence) != self.sequence:
             raise StoreError(self.store.other_records(self.run.name))
 
+    def _use(self, mean: Array) -> None:
+        """Map the records by what all nodes released before the first round."""
+        first = self.run.first
+        assert first is not None
+        self._map = first.query.finish(first.noisy(mean))
+        self.problem = make_problem(self.run.spec.problem, self._map.shards(self.problem.shards))
+
     @cached_property
-    def _secure(self) -> entropy.Ahead:
-        """Made when first asked for: a folder of version 0.1 has no nonce until something is drawn by it."""
-        keys = entropy.own_keys(self.store.secret, self.run.digest, self.store.nonce(), self.sequence)
-        shared = {peer: Generator(self.envelope.pair_secret(peer)) for peer in self.run.shares_with(self.number)}
-        return self.run.draws(self.number, self.problem, keys, shared)
+    def _keys(self) -> tuple[Mapping[Purpose, Generator], Mapping[int, Generator]]:
+        """The node's own, and those that it shares; made when first used, since a folder of 0.1 has no nonce before."""
+        own = node_keys.own_keys(self.store.secret, self.run.digest, self.store.nonce(), self.sequence)
+        peers = self.run.shares_with(self.number)
+        return own, {peer: Generator(self.envelope.pair_secret(peer)) for peer in peers}
+
+    @cached_property
+    def _secure(self) -> node_keys.Ahead:
+        """The draws of the rounds; made when first used, after the release before them."""
+        longest = None if self._map is None else self._map.reach
+        return self.run.draws(self.number, self.problem, *self._keys, longest)
 
     def _restored(self, arrays: dict[str, Any] | None) -> State:
         """The state as it was saved, field by field, whatever fields the method's state has."""
@@ -152,7 +199,7 @@ class DurableNode(Node):
     @property
     def statement(self) -> PrivacyStatement:
         """What the run guarantees to this node's records."""
-        return self.run.stated(secure=False) if self._older else self.run.statement
+        return self.run.statement
 
     @property
     def finished(self) -> bool:
@@ -168,29 +215,88 @@ class DurableNode(Node):
     def take_part(self, leave: bool = True) -> Outcome:
         """Greet the peers, take part in every round that is left, and stay until all peers are done.
 
-        Whoever has something more to exchange in this run, such as models, asks not to `leave`, and does so afterwards.
+        A caller that has more to exchange in this run, such as models, passes `leave=False` and leaves afterwards.
         """
         if self.over:
+            self._enter(RunState.FINISHING)
+            self._enter(RunState.DONE)
+            for peer in {peer for peer, _ in self.links.last_words}:
+                self.transport.send(peer, self.links.farewell())  # it may have been killed before it heard
             return Outcome(self.model(), (), self.skips.count)
+        self._check_not_ended()
         try:
             self.greet(wait=not self.finished)
+            self._enter(RunState.FINISHING if self.finished else RunState.EXCHANGING)
+            if self._round < 0:
+                self._release_first()
             self.take_turns(self._state, self.rounds)
             self.finish()
-        except OldCopy as error:
-            self.store.stop(self.run.digest, str(error))
-            self.store.erase_keys(self.run.digest)
-            raise
-        outcome = Outcome(self.model(), self.linger(), self.skips.count)
+            self._enter(RunState.FINISHING)
+            outcome = Outcome(self.model(), self.drain(), self.skips.count)
+        except SottovoceError as error:
+            raise self._ended(error) from None
+        self._enter(RunState.DONE)
         if leave:
             self.leave(outcome)
         return outcome
 
-    def leave(self, outcome: Outcome) -> None:
-        """Erase this run's keys, unless a peer may still need this node."""
-        if not outcome.unheard:
-            self.store.erase_keys(self.run.digest)
+    def _enter(self, state: RunState) -> None:
+        """Move along the states of a run."""
+        assert state is self.state or state in NEXT[self.state], (self.state, state)
+        self.state = state
 
-    def _refuse_other_pairs(self) -> None:
+    def _check_not_ended(self) -> None:
+        """Do not restart a run that ended for good; inform the peers once more."""
+        ended = self.store.ended(self.run.digest)
+        if ended is not None:
+            state, about, reason = ended
+            self.links.end, self.links.end_kept = End(RunState(state), about), True
+            self._enter(RunState(state))
+            self.transport.part(LONG_PARTING)
+            raise (ConflictingMessages if state == RunState.CONTRADICTED else PeerEnded)(reason)
+
+    def _ended(self, error: SottovoceError) -> SottovoceError:
+        """Write down what ends the run, inform the peers, and return the error with what the run has cost."""
+        end = self.links.end or End(RunState.PAUSED, getattr(error, "peer", None))
+        state = RunState.PEER_ENDED if isinstance(error, PeerEnded) else end.state
+        if isinstance(error, ConflictingMessages | PeerEnded):
+            error = type(error)(f"{error}; {self.spent()}")
+        if isinstance(error, StaleCopy):
+            self.store.stop(self.run.digest, str(error))
+        elif end.state in FOR_GOOD:
+            self.store.stop(self.run.digest, str(error), (end.state.value, end.about))
+        self.links.end, self.links.end_kept = end, True
+        self._enter(state)
+        self.transport.part(LONG_PARTING if end.state in FOR_GOOD else SHORT_PARTING)
+        if isinstance(error, StaleCopy):
+            self.store.erase_keys(self.run.digest)
+        return error
+
+    def spent(self) -> str:
+        """Return what this run has released and cost so far, as a clause."""
+        event, statement = self._cost[0], self.statement
+        made = sum(row.kind == "release" and row.run == self.run.digest for row in self.store.rows())
+        before = self.run.before
+        planned = event.rounds + before
+        epsilon = compute_epsilon([event.after(max(0, made - before))], statement.delta).epsilon if made else 0.0
+        return (
+            f"this node released {made} of {planned} messages, ε = {epsilon:.4g} at δ = {statement.delta:g} "
+            f"against '{statement.adversary}'"
+        )
+
+    def leave(self, outcome: Outcome, answers: Mapping[tuple[int, str, bool], bytes] = MappingProxyType({})) -> None:
+        """Erase this run's keys, unless a peer may still need this node.
+
+        A peer that was killed meanwhile requests again: the farewell, and `answers`, are sealed for it and kept.
+        """
+        if not outcome.unheard:
+            farewell, sealed = self.links.farewell(), self.links.sealed
+            mine = {
+                (i, MESSAGE, reply): sealed(i, farewell, reply) for i in self.links.peers for reply in (False, True)
+            }
+            self.store.erase_keys(self.run.digest, mine | dict(answers))
+
+    def _check_same_pairs(self) -> None:
         """A run goes on with the keys that it was opened with: else noise would not cancel, nor be as secret."""
         opened = self.store.ledger.opened(self.run.digest)
         if opened is not None and opened.get("pairs", {}) != self._sharing().get("pairs", {}):
@@ -202,27 +308,45 @@ class DurableNode(Node):
     def greet(self, wait: bool = True) -> None:
         """Introduce this node; compare run files and high-water marks with every peer, before the first message.
 
-        A node that has nothing more to release need not wait: it only tells its peers what they may lack.
+        A node that has nothing more to release need not wait: it only sends its peers what they may lack.
         """
         if wait:
             self.transport.meet([peer for peer in range(self.run.n) if peer != self.number])
-            self._refuse_other_pairs()
+            self._check_same_pairs()
         for peer in self.links.peers:
             if wait:
                 self.transport.swap(0, peer, self.links.hello(peer))
             elif self.envelope.knows(peer):
                 self.transport.send(peer, self.links.hello(peer))
 
+    def _release_first(self) -> None:
+        """Release what comes before the first round, once, and keep the mean of what all nodes released."""
+        run, me, first = self.run, self.number, self.run.first
+        assert first is not None
+        own = first.secured(run.first_draws(me, self.problem, *self._keys), np.array([me]))
+        payload, own = self.release_message(0, own)
+        others = [peer for peer in range(run.n) if peer != me]
+        heard = self.transport.exchange(0, payload, others)
+        every = [own if i == me else self.decode(heard[i], own) for i in range(run.n)]
+        mean = first.weights @ np.concatenate(every)
+        seen, signed = self.links.seen, self.links.signed()
+        with self.store.transaction():
+            self.store.keep_state(run.digest, 0, self._state._asdict(), seen)
+            self.store.keep_vouchers(run.digest, *signed)
+            self.store.keep_mean(run.digest, mean)
+        self._use(mean)
+        self._round = 0
+        self.links.mixed(run.step(1) - 1)
+
     def turn(self, state: State, t: int) -> State:
         """Take part in one round."""
-        if not (self._older and t in self._pending):  # what version 0.1 let out, only its own draws make again
-            self.draws = self._secure
+        self.draws = self._secure
         self._state, self._round = self._finite(super().turn(state, t), t), t
         self.links.mixed(min(self.run.step(t + 1), self.links.last) - 1)  # the last one once it is on the disk
         return self._state
 
     def _finite(self, state: State, t: int) -> State:
-        """Nothing is let out that comes from numbers which are none."""
+        """Refuse to release anything computed from numbers that are not finite."""
         if not all(map(_is_finite, state)):
             raise NetworkError(
                 f"the state of node '{self.name}' is not finite after round {t}: steps are too long, or peers sent "
@@ -230,12 +354,12 @@ class DurableNode(Node):
             )
         return state
 
-    def let_out(self, t: int, message: Array) -> tuple[bytes, Array]:
+    def release_message(self, t: int, message: Array) -> tuple[bytes, Array]:
         """The message that is out already, if it is; else write it down, with all that it comes from."""
         payload = self._pending.get(t)
         return (self._release(t, message), message) if payload is None else self._released(t, payload, message)
 
-    def goes_on(self, t: int, payload: bytes, held: Array) -> tuple[int, bytes, Array]:
+    def resume(self, t: int, payload: bytes, held: Array) -> tuple[int, bytes, Array]:
         """From the last exchange whose message is on the disk: that message is all that was held by then."""
         part = max([part for at, part in self._passed if at == t], default=0)
         if part == 0:
@@ -243,9 +367,9 @@ class DurableNode(Node):
         payload = self._passed[t, part]
         return part, payload, unpack(payload, self._header(t, part), held.shape)
 
-    def pass_on(self, t: int, part: int, held: Array) -> bytes:
+    def forward(self, t: int, part: int, held: Array) -> bytes:
         """Write down what this node holds, which is a function of messages that are out; afterwards it may be seen."""
-        self._refuse_unless_finite(t, held)
+        self._check_finite(t, held)
         payload, run = pack(self._header(t, part), held), self.run.digest
         seen, signed = self.links.seen, self.links.signed()
         with self.store.transaction():
@@ -260,14 +384,14 @@ class DurableNode(Node):
     def _header(self, t: int, part: int = 0) -> Header:
         return Header(self.run.mark, self.run.step(t, part), self.number)
 
-    def take_in(self, payload: bytes, mine: Array) -> Array:
+    def decode(self, payload: bytes, mine: Array) -> Array:
         """A peer's message; it was checked when it came."""
         return array_of(payload)
 
     def _released(self, t: int, payload: bytes, message: Array) -> tuple[bytes, Array]:
         """The message that is out already, in place of the one that was made again."""
         out = unpack(payload, self._header(t), message.shape)
-        if not (np.allclose(out, message, rtol=SAME, atol=SAME) if self._older else np.array_equal(out, message)):
+        if not np.array_equal(out, message):
             raise StoreError(
                 f"round {t} was released with another message than the records and the key in '{self.store.path}' "
                 "give now; nothing more is sent: restore what was changed"
@@ -276,15 +400,15 @@ class DurableNode(Node):
 
     def _release(self, t: int, message: Array) -> bytes:
         """Write a round's message down; afterwards it may be seen."""
-        self._refuse_unless_finite(t, message)
+        self._check_finite(t, message)
         payload, step = pack(self._header(t), message), self.run.step(t)
         run, ledger = self.run.digest, self.store.ledger
         seen, drop = self.links.seen, map(self.run.at, self.links.stale(step))
         signed = self.links.signed()
         with self.store.transaction():
             if not self._opened:
-                self._refuse_unless_affordable()  # others may have opened runs on these records since
-                messages = len(self.run.rounds(self.number))
+                self._check_affordable()  # others may have opened runs on these records since
+                messages = self.run.before + len(self.run.rounds(self.number))
                 detail = budget.opening(
                     self.run.name,
                     self.name,
@@ -303,7 +427,7 @@ class DurableNode(Node):
         self.links.post(step, payload)
         return payload
 
-    def _refuse_unless_finite(self, t: int, message: Array) -> None:
+    def _check_finite(self, t: int, message: Array) -> None:
         if not _is_finite(message):
             raise NetworkError(
                 f"the message of node '{self.name}' in round {t} is not finite; nothing more is released"
@@ -313,6 +437,18 @@ class DurableNode(Node):
         """With which keys of which nodes this one draws noise that the two cancel between them."""
         known, peers = self.envelope.fingerprints(), self.run.shares_with(self.number)
         return {"pairs": {self.run.nodes[peer]: known[self.run.nodes[peer]] for peer in peers}} if peers else {}
+
+    @property
+    def model_bound(self) -> float:
+        """Return a bound on the norm of a final model, whoever sends it."""
+        bound = self.run.model_bound
+        return bound if self._map is None else self._map.longest(bound)
+
+    @property
+    def public(self) -> Public:
+        """The public numbers of the run at this node."""
+        found = self.run.plan.public | Public(run=self.run.digest, schedule_seed=self.run.spec.seed)
+        return found if self._map is None else found | self._map.public()
 
     def finish(self) -> None:
         """Write the last state down and close the run in the ledger."""
@@ -324,28 +460,29 @@ class DurableNode(Node):
                 self.store.ledger.append("close", self.run.digest)
         self.links.mixed(self.links.last)
 
-    def linger(self) -> tuple[str, ...]:
+    def drain(self) -> tuple[str, ...]:
         """Stay until every peer has said that it is done; gives the names of those who did not within the timeout."""
         unheard, watch = [], Stopwatch()
         for peer in self.links.peers:
             left = max(0.0, self.run.timeout - watch.read())
             try:
                 self.transport.swap(self.links.last + 1, peer, self.links.farewell(), left)
-            except Paused:
+            except PeerTimeout:
                 unheard.append(self.run.nodes[peer])
         return tuple(unheard)
 
     def model(self) -> Array:
         """x̃_i at the end: a function of released messages only, so that it costs nothing to publish it."""
         model = self.method.average(self._state, self.run.T)[0]
+        model = model if self._map is None else self._map.inverse_transform(model)
         if not np.all(np.isfinite(model)):
             raise NetworkError(
-                f"the model of node '{self.name}' is not finite: steps are too long, or a peer sent numbers of no "
-                "ordinary size; look at the peers' messages, and begin a run of another name"
+                f"the model of node '{self.name}' is not finite: steps are too long, or a peer sent huge "
+                "numbers; check the peers' messages, and start a run with another name"
             )
         return model
 
 
 def _is_finite(array: NDArray[Any]) -> bool:
-    """A sum of squares tells at once, but for one that overflows: then look at each number."""
+    """Return whether all numbers are finite, by their sum of squares; if that overflows, check each number."""
     return math.isfinite(np.vdot(array, array)) or bool(np.all(np.isfinite(array)))

@@ -4,7 +4,7 @@
     schedule_seed = 20260301      # public: who speaks when; noise and records never come from it
     timeout = 600                 # seconds that a slow peer is waited for before the run pauses
     skip_after = 60               # seconds after which an edge to a slow peer may be left out of a round; else never
-    schema = "schema.toml"        # beside this file: what every node's records look like (`sottovoce.data.schema`)
+    schema = "schema.toml"        # beside this file: the format of every node's records (`sottovoce.data.schema`)
 
     [nodes]                       # in order; the number of records of each (of people, with a unit) is public
     north = 1200
@@ -23,9 +23,9 @@ Records whose columns are all numbers, scaled already, need no schema. In its pl
 
     features = ["age", "bmi"]     # the columns and their order, or how many there are (svmlight)
     label = "sick"
-    classes = ["no", "yes"]       # −1 and +1 (or 0, 1, 2, … for more): public, so that nobody looks for them
+    classes = ["no", "yes"]       # −1 and +1 (or 0, 1, 2, … for more): public, so that no node infers them
     unit_rows = true              # scale rows over the public bound down to it
-    unit = "patient"              # whose a row is: one person's rows count together
+    unit = "patient"              # column of person ids: one person's rows count together
 
 The schedule is drawn first, from the public seed, so that every K_i is an exact number before the first message.
 """
@@ -37,34 +37,40 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
-import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array, IntArray
+from sottovoce.bounded import read_toml
 from sottovoce.data.schema import Schema, plain_schema, read_schema
 from sottovoce.engine.secure import ExactSums, hindrance
 from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.features import Additive
 from sottovoce.network.mixing import listed
-from sottovoce.node.bounds import longest_messages, longest_model, partial_shares
-from sottovoce.node.entropy import Ahead
+from sottovoce.node.bounds import longest_first, longest_messages, longest_model, partial_shares
+from sottovoce.node.keys import Ahead
 from sottovoce.node.message import RUN
 from sottovoce.node.message import VERSION as WIRE
-from sottovoce.notation import Field
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.pairs import Pairs
-from sottovoce.privacy.statement import PERSON, RECORD, PrivacyStatement, make_statement
+from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.objective import Problem
-from sottovoce.problem.shards import Shards
-from sottovoce.run.build import Prepared, prepare
+from sottovoce.problem.regularizers import Euclidean
+from sottovoce.registry import Field
+from sottovoce.run.build import Map, one_shot_of
+from sottovoce.run.one_shot import OneShotRelease
+from sottovoce.run.plan import Plan, Request, plan_public
+from sottovoce.run.scale import AS_IT_IS, Scale
 from sottovoce.run.spec import Spec
 from sottovoce.secure.generator import Generator, Purpose
 
-_PLAIN = ("features", "label", "classes", "unit_rows", "unit")  # in place of a schema
+_PLAIN = ("features", "label", "classes", "unit_rows", "unit", "first_index")  # in place of a schema
+MAX_SECONDS = 31 * 24 * 3600
+"""Of a time-out: a longer one is a slip of the keyboard, and no clock can wait for it."""
 _KNOWN = {"run", "schedule_seed", "timeout", "skip_after", "schema", *_PLAIN, "nodes", "keys", "spec"}
 _NEEDED = ("run", "schedule_seed", "nodes", "spec")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -103,44 +109,52 @@ class Run:
     keys: Mapping[str, str] | None = None
 
     @cached_property
-    def prepared(self) -> Prepared:
-        """Schedule, method and release, made as in a simulation but from records that hold nothing: all is public."""
-        records = sum(self.sizes)
-        nothing = scipy.sparse.csr_array((records, self.schema.m), dtype=np.float64)
-        units = None if self.schema.unit is None else np.arange(records)
-        offsets = np.concatenate([[0], np.cumsum(self.sizes)])
-        phantom = Shards.of(nothing, np.ones(records), offsets, units=units)
-        made = prepare(self.spec, phantom)
-        if made.job.method.exchanges > 1:
+    def plan(self) -> Plan:
+        """Schedule, method and release: made as those of a simulation are, from public numbers alone."""
+        sizes, people = np.array(self.sizes), self.schema.unit is not None
+        of = self.spec.problem.features
+        width = of.width if isinstance(of, Additive) else self.schema.m
+        if isinstance(of, Additive) and of.columns != self.schema.m:
+            raise SpecError(
+                f"the run's map of columns is for {of.columns} features of a record, and the schema makes "
+                f"{self.schema.m}; plan the run anew by this schema"
+            )
+        made = plan_public(Request(self.spec, sizes, width, people))
+        if made.method.exchanges > 1:
             raise SpecError(
                 f"real nodes exchange one message a round, but '{self.spec.algorithm.method}' needs several"
             )
-        averaging = made.job.schedule.averaging
+        averaging = made.schedule.averaging
         if self.skip_after is not None and not averaging.bears_gaps:
             raise SpecError(
                 f"averaging '{averaging}' needs every edge of its round: with one left out, what nodes hold would not "
                 "add up to the sum of their messages any more; leave 'skip_after' out, or average by gossip"
             )
-        law = made.job.release.law
+        law = made.release.law
         if isinstance(law, Pairs) and law.k is None:
             raise SpecError(
                 "real nodes share seeds in pairs only where it is said how many of them may collude; name the "
                 "adversary 'secret_pairs(k)', and no nodes in the law"
             )
-        if self.spec.privacy.looks:
+        if self.spec.privacy.post_release is not None:
             raise SpecError(
-                "real nodes let out no moments of their records, nor quantiles of their targets, nor counts of their "
-                "scores, yet; leave them out, or simulate it"
+                f"real nodes cannot release counts of scores after the last round, '{self.spec.privacy.post_release}'; "
+                "leave it out, or simulate the run"
             )
-        if made.job.method.released.numbers is not None:
+        if self.spec.privacy.one_shot and getattr(made.method, "d", Euclidean()) != Euclidean():
+            raise SpecError(
+                f"real nodes map records by '{self.spec.privacy.pre_release}' only where models begin at zero; leave "
+                "the one or the other out, or simulate it"
+            )
+        if made.method.released.numbers is not None:
             raise SpecError(
                 f"real nodes exchange vectors of the model's length, but '{self.spec.algorithm.method}' needs longer "
                 "ones; simulate it"
             )
-        why = hindrance(made.job.problem, made.job.method, made.job.release)
+        why = hindrance(made.problem, made.method, made.release)
         if why is not None:
-            raise SpecError(f"real nodes let out secure releases only, and this run cannot be one: {why}; simulate it")
-        return replace(made, seeded=False)  # the seed is the schedule's alone
+            raise SpecError(f"real nodes release secure releases only, and this run cannot be one: {why}; simulate it")
+        return made
 
     @property
     def n(self) -> int:
@@ -148,34 +162,52 @@ class Run:
         return len(self.nodes)
 
     @property
+    def scale(self) -> Scale:
+        """How new records, encoded by the schema, meet the model."""
+        of = self.spec.problem.features
+        return Scale(unit=of.norm / self.spec.problem.row_norm) if isinstance(of, Additive) else AS_IT_IS
+
+    @property
     def m(self) -> int:
         """Dimension of the model."""
-        return int(self.prepared.public["m"])
+        return int(self.plan.public["m"])
+
+    @cached_property
+    def first(self) -> OneShotRelease[Map] | None:
+        """What every node releases once, before the first round; every other node gets it."""
+        return one_shot_of(self.plan)
+
+    @property
+    def before(self) -> int:
+        """How many steps there are before the first round."""
+        return 0 if self.first is None else 1
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of every message of every node."""
-        return (1, self.prepared.job.method.width * self.m)
+        """Of every message of a round."""
+        return (1, self.plan.method.width * self.m)
+
+    def shape_at(self, step: int) -> tuple[int, int]:
+        """Of every message of a step."""
+        return self.shape if self.first is None or step > self.before else (1, self.first.query.width)
 
     @cached_property
     def bounds(self) -> Array:
-        """How long the messages of each round can be, whoever sends them."""
-        job = self.prepared.job
-        return longest_messages(job.method, job.release, np.array(self.sizes), self.m)
+        """Return bounds on the norm of each round's messages, whoever sends them."""
+        return longest_messages(self.plan.method, self.plan.release, np.array(self.sizes), self.m)
 
     def bound(self, i: int, step: int) -> float:
         """How long the message of node i at a step can be."""
-        if self.parts == 1:
-            return self._longest[step - 1]
         t, part = self.at(step)
-        return self._longest[t - 1] * (1.0 if part == 0 else self._share(t, part, i))
+        return self._longest[t] * (1.0 if part == 0 else self._share(t, part, i))
 
     @cached_property
     def _longest(self) -> list[float]:
-        return list(self.bounds.tolist())
+        """By rounds, from 0."""
+        return [0.0 if self.first is None else longest_first(self.first), *self.bounds.tolist()]
 
     def _share(self, t: int, part: int, i: int) -> float:
-        schedule = self.prepared.job.schedule
+        schedule = self.plan.schedule
         number, place = int(schedule.pattern[t - 1]), np.flatnonzero(schedule.nodes(t) == i)
         if number not in self._shares:
             self._shares[number] = partial_shares(schedule.averaging, listed(schedule.patterns[number]))
@@ -183,60 +215,56 @@ class Run:
 
     @cached_property
     def _shares(self) -> dict[int, Array]:
-        """Of each pattern of the schedule, once it was asked for."""
+        """By pattern of the schedule, computed on first use."""
         return {}
 
     @cached_property
     def model_bound(self) -> float:
-        """How long a final model can be, whoever sends it."""
-        return longest_model(self.prepared.job.method, self.bounds, self.m)
+        """Return a bound on the norm of a final model, whoever sends it."""
+        return longest_model(self.plan.method, self.bounds, self.m)
 
     @property
     def T(self) -> int:
         """Number of rounds."""
-        return self.prepared.job.schedule.T
+        return self.plan.schedule.T
 
     @cached_property
     def parts(self) -> int:
         """How many exchanges a round has at most."""
-        schedule = self.prepared.job.schedule
+        schedule = self.plan.schedule
         return max(1, *(schedule.averaging.depth(W) for W in schedule.patterns))
 
     def step(self, t: int, part: int = 0) -> int:
-        """The address of a message: exchanges counted through the run, so that it is the round where it has one."""
-        return (t - 1) * self.parts + part + 1
+        """The address of a message: exchanges counted through the run, that of the release before it as round 0."""
+        return (t - 1) * self.parts + part + 1 + self.before if t else self.before
 
     def at(self, step: int) -> tuple[int, int]:
         """The round of a step, and which exchange of the round it is, from 0."""
-        if self.parts == 1:
-            return step, 0
-        before, part = divmod(step - 1, self.parts)
-        return before + 1, part
+        if step <= self.before:
+            return 0, 0
+        done, part = divmod(step - 1 - self.before, self.parts)
+        return done + 1, part
 
     def when(self, step: int) -> str:
         """A step in words."""
         t, part = self.at(step)
+        if t == 0:
+            return "the release before round 1"
         return f"round {t}" if self.parts == 1 else f"exchange {part + 1} of round {t}"
 
     @cached_property
     def statement(self) -> PrivacyStatement:
         """What the run guarantees to every node's records; the same at every node."""
-        return self.stated()
-
-    def stated(self, secure: bool = True) -> PrivacyStatement:
-        """The same; not secure where a node let some of its releases out by version 0.1."""
-        job, delta, unit = self.prepared.job, self.spec.privacy.delta, RECORD if self.schema.unit is None else PERSON
-        spoken, turns, claims = job.schedule.participations(), job.schedule.turns, self.prepared.claims
-        sizes = np.array(self.sizes)
-        return make_statement(job.release, sizes, spoken, delta, claims, False, unit, turns, secure=secure)
+        return self.plan.statement(simulated=False, secure=True)  # the seed is the schedule's alone
 
     def shares_with(self, i: int) -> list[int]:
         """Whom node i shares secret noise with."""
-        law = self.prepared.job.release.law
-        if not isinstance(law, Pairs):
-            return []
-        mine = law.pairs[np.any(law.pairs == i, axis=1)]
-        return sorted(int(j) for j in mine[mine != i])
+        found: set[int] = set()
+        for release in (self.plan.release, self.plan.release.before):
+            if release is not None and isinstance(release.law, Pairs):
+                mine = release.law.pairs[np.any(release.law.pairs == i, axis=1)]
+                found.update(int(j) for j in mine[mine != i])
+        return sorted(found)
 
     def draws(
         self,
@@ -244,17 +272,35 @@ class Run:
         problem: Problem,
         keys: Mapping[Purpose, Generator],
         pairs: Mapping[int, Generator] | None = None,
+        longest: float | None = None,
     ) -> Ahead:
-        """All that node i draws and lets out, from its own records and keys, and what it shares with others."""
-        spec, release, sizes = self.spec.problem, self.prepared.job.release, np.array(self.sizes)
-        sums = ExactSums(problem, release.clip, spec.row_norm, spec.intercept, max(self.sizes))
+        """All that node i draws and releases in its rounds, from its own records and keys, and what it shares.
+
+        `longest` is the public bound of a row, where its records were mapped to another one than the spec's.
+        """
+        spec, release, sizes = self.spec.problem, self.plan.release, np.array(self.sizes)
+        row_norm = spec.row_norm if longest is None else longest
+        sums = ExactSums(problem, release.clip, row_norm, spec.intercept, max(self.sizes))
         return Ahead(release, sums, keys, sizes, self.m, i, turns=self.turns(i), pairs=pairs or {})
+
+    def first_draws(
+        self,
+        i: int,
+        problem: Problem,
+        keys: Mapping[Purpose, Generator],
+        pairs: Mapping[int, Generator] | None = None,
+    ) -> Ahead:
+        """The same of what node i releases before the first round, of its records as they came."""
+        first, sizes = self.first, np.array(self.sizes)
+        assert first is not None
+        sums = first.sums(problem.shards)
+        return Ahead(
+            first.release, sums, keys, sizes, first.query.width, i, turns=np.array([first.when]), pairs=pairs or {}
+        )
 
     def event(self, i: int) -> Event:
         """What node i will have to account for: its exact K_i, and its σ_i."""
-        job = self.prepared.job
-        turns = partial(job.schedule.turns, i)
-        return job.release.event(i, self.sizes[i], int(job.schedule.participations()[i]), turns)
+        return self.plan.event(i)
 
     def number(self, name: str) -> int:
         """The number of a node."""
@@ -264,28 +310,30 @@ class Run:
 
     def turns(self, i: int) -> IntArray:
         """The rounds in which node i takes a gradient."""
-        return self.prepared.job.schedule.turns(i)
+        return self.plan.schedule.turns(i)
 
     def rounds(self, i: int) -> IntArray:
         """The rounds in which node i sends a message: its turns, and those in which it only listens and passes on."""
-        schedule = self.prepared.job.schedule
+        schedule = self.plan.schedule
         places = np.flatnonzero(schedule.active == i)
         return np.searchsorted(schedule.starts, places, side="right").astype(np.int64)
 
     def row(self, t: int, i: int) -> dict[int, float]:
         """w_ij of round t, for every message that node i mixes, its own among them."""
-        peers, weights = self.prepared.job.schedule.peers(t, i)
+        peers, weights = self.plan.schedule.peers(t, i)
         return dict(zip(peers.tolist(), weights.tolist(), strict=True))
 
     def links(self, t: int, i: int) -> list[tuple[int, float]]:
         """The peers of node i in round t, in the agreed order, and the weights of their messages."""
         return [(j, w) for j, w in sorted(self.row(t, i).items()) if j != i]
 
-    def neighbours(self, i: int) -> dict[int, tuple[list[int], list[int]]]:
+    def neighbors(self, i: int) -> dict[int, tuple[list[int], list[int]]]:
         """Every node that i ever exchanges messages with: the steps at which i speaks to it, and those of its own."""
         met: dict[int, tuple[list[int], list[int]]] = {}
+        if self.first is not None:  # which goes to everybody
+            met = {j: ([self.step(0)], [self.step(0)]) for j in range(self.n) if j != i}
         for t in self.rounds(i).tolist():
-            for part, exchange in enumerate(self.prepared.job.schedule.exchanges(t, i)):
+            for part, exchange in enumerate(self.plan.schedule.exchanges(t, i)):
                 for j in exchange.to:
                     met.setdefault(j, ([], []))[0].append(self.step(t, part))
                 for j in exchange.heard:
@@ -299,7 +347,7 @@ class Run:
         σ_i is left out: it comes from a search whose last digits may differ between processors. Nodes compare it as
         a number, in their first notice (`links.Links.hello`).
         """
-        schedule = self.prepared.job.schedule
+        schedule = self.plan.schedule
         public = {"name": self.name, "nodes": self.nodes, "sizes": self.sizes, "timeout": self.timeout, **self.records}
         public |= {} if self.skip_after is None else {"skip_after": self.skip_after}
         public |= {} if self.keys is None else {"keys": dict(self.keys)}
@@ -321,7 +369,7 @@ def read_run(path: str | Path) -> Run:
     """The run in a run file (TOML), with the schema beside it if it names one."""
     path = Path(path)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = read_toml(path)
         if "schema" not in data:
             return make_run(data)
         schema = beside(path, data["schema"])
@@ -337,7 +385,7 @@ def read_run(path: str | Path) -> Run:
 def beside(path: Path, schema: Any) -> Path:
     """Where the schema of a public file lies."""
     if not isinstance(schema, str) or not schema or Path(schema).name != schema:
-        raise SpecError(f"the schema lies beside this file: name a file, not {schema!r}")
+        raise SpecError(f"schema must name a file next to this one, not {schema!r}")
     return path.parent / schema
 
 
@@ -393,8 +441,8 @@ def _seconds(data: Mapping[str, Any], name: str, default: float | None) -> float
     value = data.get(name, default)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise SpecError(f"'{name}' must be a number of seconds over 0, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_SECONDS:
+        raise SpecError(f"'{name}' must be a number of seconds over 0 and at most {MAX_SECONDS:,} (31 days)")
     return float(value)
 
 
@@ -428,8 +476,9 @@ def check_name(noun: str, name: Any) -> None:
     bare = name if marked is None else marked[1]
     if not isinstance(bare, str) or not _NAME.fullmatch(bare) or ".." in bare:
         raise SpecError(
-            f"a {noun} cannot be called {name!r}: a name has letters, digits, '.', '_' and '-', begins with a letter "
-            "or digit, has no two dots together, and is no longer than 64 characters; choose such a one"
+            f"{'an' if noun[0] in 'aeiou' else 'a'} {noun} cannot be called {name!r}: a name has letters, digits, '.', "
+            "'_' and '-', begins with a letter or digit, has no two dots together, and is no longer than 64 "
+            "characters; choose such a one"
         )
 
 
@@ -458,6 +507,9 @@ def _plain(data: Mapping[str, Any], spec: Spec) -> tuple[Schema, dict[str, Any]]
     unit = _text(data, "unit") if "unit" in data else None
     if unit is not None and (not named or unit in (*features, label)):
         raise SpecError("'unit' must be a column of its own, beside named features and the label")
+    first = data.get("first_index")
+    if first is not None and (named or type(first) is not int or first not in (0, 1)):
+        raise SpecError("'first_index' is 0 or 1, the index of the first of so many features in svmlight files")
     scaled = bool(data.get("unit_rows", False))
     schema = plain_schema(
         features,
@@ -466,9 +518,11 @@ def _plain(data: Mapping[str, Any], spec: Spec) -> tuple[Schema, dict[str, Any]]
         unit,
         spec.problem.row_norm if scaled else math.inf,
         spec.problem.outputs,
+        first_index=first,
     )
     said = {"features": features if named else None, "width": schema.m, "label": label, "classes": classes}
-    return schema, said | {"unit_rows": scaled} | ({} if unit is None else {"unit": unit})
+    said |= {"unit_rows": scaled} | ({} if unit is None else {"unit": unit})
+    return schema, said | ({} if first is None else {"first_index": first})
 
 
 def _with_schema(spec: Any, schema: Schema) -> Any:

@@ -14,16 +14,22 @@ Over MPI the command's options say where the records are; in a consortium `site.
 import os
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
 
+from sottovoce._types import Array
+from sottovoce.bounded import read_toml
+from sottovoce.data.policy import GUARANTEE, ReadPolicy
 from sottovoce.data.schema import Encoded, Schema
 from sottovoce.data.sql import answer_of
+from sottovoce.data.tables import unit_rows
 from sottovoce.data.values import from_lists
 from sottovoce.errors import DataError, SpecError
+from sottovoce.features import Additive
+from sottovoce.matrices import row_norms
 from sottovoce.node.runfile import Run, predicts_numbers
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
@@ -45,21 +51,23 @@ class Site:
     database: str | None = None
     query: str | None = None
 
-    def read(self, schema: Schema) -> Encoded:
-        """All records, encoded by the schema."""
+    def read(self, schema: Schema, policy: ReadPolicy = GUARANTEE) -> Encoded:
+        """All records, encoded by the schema; one that cannot be used contributes nothing."""
         if self.file is not None:
-            return schema.read(self.file, self.format)
+            return schema.read(self.file, self.format, policy=policy)
         if schema.numbered:
             raise SpecError("the schema has numbered features, so the records must be an svmlight file")
         name, answer = answer_of(str(self.database), str(self.query))
-        return schema.encode(from_lists(answer, name, schema.numbers, schema.texts, schema.missing_values))
+        return schema.encode(
+            from_lists(answer, name, schema.numbers, schema.texts, schema.missing_values, policy=policy)
+        )
 
 
 def read_site(path: str | Path) -> Site:
     """Read a site.toml; paths in it are meant from its own folder."""
     path = Path(path)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = read_toml(path)
     except OSError:
         raise SpecError(f"'{path}' cannot be read; a site says there where its records are") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -97,7 +105,8 @@ def expanded(text: str) -> str:
 
 def own_problem(run: Run, name: str, records: Encoded) -> Problem:
     """The node's part of eq. (1): its own records, as many as the run file says, within its bounds."""
-    shards = Shards.of(records.X, records.y, np.array([0, len(records.y)]), units=records.units)
+    offsets, weights = np.array([0, len(records.y)]), usable_weights(run, records)
+    shards = Shards.of(records.X, records.y, offsets, user_ids=records.user_ids, weights=weights)
     count, promised = int(shards.sizes[0]), run.sizes[run.number(name)]
     if count != promised:
         raise DataError(
@@ -107,14 +116,27 @@ def own_problem(run: Run, name: str, records: Encoded) -> Problem:
     return problem_of(run, shards)
 
 
+def usable_weights(run: Run, records: Encoded) -> Array | None:
+    """0 for rows that cannot be used, 1 for the others; None for a regression, where the former are rows of zeros."""
+    if predicts_numbers(run.spec) or records.usable is None:
+        return None
+    return records.usable.astype(np.float64)
+
+
 def problem_of(run: Run, shards: Shards) -> Problem:
-    """The problem over records that were read by the run's schema."""
+    """The problem over records that were read by the run's schema; a row over the bound is scaled down to it."""
     spec, classes = run.spec.problem, run.schema.label.classes
     if not predicts_numbers(run.spec) and (classes is None or len(classes) != max(2, spec.outputs)):
         raise SpecError(
             f'the run file must name the {max(2, spec.outputs)} classes (classes = ["no", "yes"], −1 first): a node '
-            "that found them out by looking would tell which labels it has"
+            "that inferred them from its records would reveal which labels it has"
         )
+    if isinstance(spec.features, Additive):
+        expanded = spec.features.rows(shards.X) * (spec.row_norm / spec.features.norm)
+        shards = replace(shards, X=expanded)
+    if spec.on_violation == "raise":  # a refusal would reveal single records to the other nodes
+        over = row_norms(shards.X) > spec.row_norm
+        shards = replace(shards, X=unit_rows(shards.X, spec.row_norm)) if np.any(over) else shards
     problem = make_problem(spec, shards)
     check_rows(spec, problem.shards)
     return problem

@@ -1,10 +1,10 @@
 """A node's own folder: who may open it, where each of its runs stands, and what is damaged.
 
     node.sqlite     state, messages, high-water marks, keys of open runs, skip decisions, and the ledger
-    secret.key      the node's entropy (`entropy.py`)
+    secret.key      the node's entropy (`keys.py`)
     ledger.head     the ledger's head, kept apart (`ledger.py`)
 
-One process writes at a time. It holds a lock on the database itself, and looks in every transaction whether that is
+One process writes at a time. It holds a lock on the database itself, and checks in every transaction whether that is
 still the file in the folder: a lock beside it could be removed under a writer, and the file be replaced. The folder
 must be on a disk of this machine: on network file systems neither locks nor the write-ahead log are to be relied upon.
 
@@ -15,21 +15,20 @@ Write-ahead log, synchronous = FULL: when a transaction returns, it is on the di
 
 One transaction a round, before any peer can see the round's message: the state in which the round begins, the
 message, its row in the ledger, and what was seen of the peers. That is what a restart goes on from. A crash at any
-other moment loses only what can be asked for again, because every node keeps its last two messages on every link: a
+other moment loses only what can be requested again, because every node keeps its last two messages on every link: a
 peer's newest message needs ours of the same round, so a peer can be one round of the link ahead of what we have on the
 disk, never two.
 
 Where a round has several exchanges, what is passed on in each of them is also written down before it is sent, in a
 transaction of its own. It is all that the node holds by then, so that is where a restart goes on: nothing that was
-heard before need be kept or asked for again, the same bytes are sent again whatever others say now, and what a peer can
-lack is still two messages. Only the first is a release, with its row in the ledger; the others are functions of
+received before need be kept or requested again, the same bytes are sent again whatever others say now, and what a peer
+can lack is still two messages. Only the first is a release, with its row in the ledger; the others are functions of
 releases.
 
 In a folder a run's name stands for one digest, once something was released under it: what would begin under the same
 name with another digest is another run, and must be called so.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -46,8 +45,10 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
+from sottovoce._types import Array
 from sottovoce.errors import FolderInUse, SottovoceError, StoreError
-from sottovoce.node import entropy, ledger
+from sottovoce.node import keys as node_keys
+from sottovoce.node import ledger
 from sottovoce.node.envelope import RunKeys
 from sottovoce.node.message import CHECK
 
@@ -72,10 +73,13 @@ CREATE TABLE IF NOT EXISTS parts (run TEXT, round INTEGER, part INTEGER, message
     PRIMARY KEY (run, round, part));
 CREATE TABLE IF NOT EXISTS vouchers (run TEXT, peer INTEGER, round INTEGER, voucher BLOB,
     PRIMARY KEY (run, peer, round));
+CREATE TABLE IF NOT EXISTS answers (run TEXT, peer INTEGER, topic TEXT, reply INTEGER, sealed BLOB,
+    PRIMARY KEY (run, peer, topic, reply));
 CREATE TABLE IF NOT EXISTS unvouched (run TEXT, peer INTEGER, step INTEGER, message TEXT,
     PRIMARY KEY (run, peer, step)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS means (run TEXT PRIMARY KEY, data BLOB NOT NULL, hash BLOB NOT NULL);
 """
-"""Tables that folders of version 0.1 get when they are opened."""
+"""Tables that folders of earlier versions get when they are opened."""
 
 _KEEP_STATE = """
 INSERT INTO state VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (run, field) DO UPDATE
@@ -93,6 +97,10 @@ INSERT INTO proofs VALUES (?, ?, ?, ?, ?) ON CONFLICT (run, peer) DO UPDATE
 """
 """Rows of the same size are written where they are: a round then writes the pages that it changes, and no others."""
 
+SHORT = 8
+"""Letters of a run's digest that name it."""
+LISTED = 20
+"""Names of runs in an error."""
 REMOTE = frozenset(
     "9p afs beegfs ceph cifs coda fuse.ceph fuse.davfs fuse.glusterfs fuse.rclone fuse.s3fs fuse.sshfs gfs gfs2 gpfs "
     "lustre ncpfs nfs nfs4 ocfs2 orangefs pvfs2 smb3 smbfs".split()
@@ -101,7 +109,7 @@ REMOTE = frozenset(
 
 
 def file_system(path: Path) -> str:
-    """The kind of file system that a folder is on; empty where the system does not tell."""
+    """Return the kind of file system that a folder is on; empty if the system does not report it."""
     try:
         mounts = os.fsdecode(Path("/proc/self/mountinfo").read_bytes()).splitlines()
         where, best, kind = str(path.resolve()), "", ""
@@ -113,6 +121,23 @@ def file_system(path: Path) -> str:
         return kind
     except (OSError, IndexError, ValueError):
         return ""
+
+
+def in_use(folder: Path) -> bool:
+    """Whether a process has a node's folder open for writing."""
+    try:
+        file = os.open(folder / FILE, os.O_RDONLY)
+    except OSError:
+        return False
+    import fcntl  # POSIX: real nodes only
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(file)
 
 
 class Folder:
@@ -148,6 +173,8 @@ class Folder:
             self._lock = os.open(self.path / FILE, os.O_RDWR | os.O_CREAT, 0o600)  # SQLite would let others read it
         except OSError as error:
             raise StoreError(f"the folder '{self.path}' cannot be used ({error.strerror}); give another one") from None
+        import fcntl  # POSIX: real nodes only
+
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -163,15 +190,15 @@ class Folder:
             if (self.path / name).exists():
                 os.chmod(self.path / name, 0o600)
 
-    def _refuse_unless_ours(self) -> None:
+    def _check_ours(self) -> None:
         """The file that is locked is the one in the folder: else two could write."""
         if self._lock is None:
             raise StoreError(f"'{self.path}' was opened for reading, or is closed; nothing is written to it")
         mine, here = os.fstat(self._lock), os.stat(self.path / FILE)
         if (mine.st_dev, mine.st_ino) != (here.st_dev, here.st_ino):
             raise StoreError(
-                f"'{self.path / FILE}' was replaced while this node runs; nothing more is written: stop whoever did "
-                "it, and restore the file as it was"
+                f"'{self.path / FILE}' was replaced while this node runs; nothing more is written: stop the process "
+                "that did it, and restore the file"
             )
 
     def _release_lock(self) -> None:
@@ -200,12 +227,12 @@ class Folder:
         self._db.execute("PRAGMA synchronous = FULL")
         self._db.execute("PRAGMA secure_delete = FAST")  # of old messages nothing need be erased; keys: `_with_keys`
         self._db.executescript(_SINCE)
-        if (self.path / entropy.UNBORN).exists():
+        if (self.path / node_keys.UNBORN).exists():
             self._finish_birth()
-        if not (self.path / entropy.FILE).exists():
+        if not (self.path / node_keys.FILE).exists():
             raise StoreError(f"the secret key of '{self.path}' is gone; restore that one file")
-        self.secret = entropy.own_secret(self.path)
-        if self.identity != entropy.key_mark(self.secret):
+        self.secret = node_keys.own_secret(self.path)
+        if self.identity != node_keys.key_mark(self.secret):
             raise StoreError(f"the secret key in '{self.path}' is not the one that its ledger was made with")
         wrong = self.ledger_faults()
         if wrong:
@@ -214,35 +241,35 @@ class Folder:
 
     def _be_born(self) -> None:
         """Key, nonce and ledger, in an empty folder."""
-        for left in (ledger.HEAD_FILE, entropy.FILE):
+        for left in (ledger.HEAD_FILE, node_keys.FILE):
             if (self.path / left).exists():
                 raise StoreError(
                     f"the ledger in '{self.path}' is gone, though its {left} is there, and what it released cannot be "
                     f"known any more; restore {FILE} and {ledger.HEAD_FILE}, or give an empty folder for other records"
                 )
-        secret = entropy.new_secret(self.path)
+        secret = node_keys.new_secret(self.path)
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
-        mark = f"INSERT INTO about VALUES ('key', '{entropy.key_mark(secret)}');"
+        mark = f"INSERT INTO about VALUES ('key', '{node_keys.key_mark(secret)}');"
         stamp = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};"
         self._db.executescript(f"BEGIN; {stamp} {_TABLES} {ledger.SCHEMA} {mark}")
-        self.ledger.append("nonce", detail=entropy.new_nonce())
+        self.ledger.append("nonce", detail=node_keys.new_nonce())
         self._db.execute("COMMIT")
 
     def _finish_birth(self) -> None:
         """The tables are there; the head and the key may have been cut off."""
-        if not (self.path / entropy.FILE).exists() and [row.kind for row in self.rows()] == ["nonce"]:
+        if not (self.path / node_keys.FILE).exists() and [row.kind for row in self.rows()] == ["nonce"]:
             self._heads.write(self.ledger.head, durable=True)
-            entropy.keep_secret(self.path)
+            node_keys.keep_secret(self.path)
         else:
-            (self.path / entropy.UNBORN).unlink()
+            (self.path / node_keys.UNBORN).unlink()
 
     def nonce(self) -> bytes:
         """The ledger's nonce; one of version 0.1 gets it when a run first draws by it."""
         with self._guard, self.reporting():
             if self.ledger.nonce() is None:
                 with self.transaction():
-                    self.ledger.append("nonce", detail=entropy.new_nonce())
+                    self.ledger.append("nonce", detail=node_keys.new_nonce())
             found = self.ledger.nonce()
         assert found is not None
         return found
@@ -264,7 +291,7 @@ class Folder:
     def transaction(self) -> Iterator[None]:
         """All of it on the disk, or nothing; the ledger's head is kept apart afterwards."""
         with self._guard, self.reporting():
-            self._refuse_unless_ours()
+            self._check_ours()
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -283,7 +310,8 @@ class Folder:
 
     def ledger_faults(self) -> list[str]:
         """What is wrong with the ledger, in sentences."""
-        rows, kept = self.rows(), self._heads.read()
+        kept = self._heads.read()  # first: it is never ahead of the rows, while another process writes both
+        rows = self.rows()
         wrong = ledger.faults(rows, kept)
         if kept is None and rows:
             wrong.append(f"the head that is kept apart, in {ledger.HEAD_FILE}, is gone or damaged")
@@ -291,7 +319,7 @@ class Folder:
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
-        """What SQLite and the system say about files that are damaged, full or not to be read, in one sentence."""
+        """Turn errors of SQLite and the system about damaged, full or unreadable files into one line."""
         try:
             yield
         except SottovoceError:
@@ -301,7 +329,7 @@ class Folder:
 
     def _damaged(self, what: str) -> str:
         return (
-            f"the state in '{self.path}' is damaged or cannot be written ({what}); mend the disk, and restore the "
+            f"the state in '{self.path}' is damaged or cannot be written ({what}); fix the disk, and restore the "
             "folder as it was last: an older copy will be refused by the peers"
         )
 
@@ -323,7 +351,7 @@ class Saved(NamedTuple):
     """Where a run stands in a folder."""
 
     round: int
-    """The state is the one after this round; 0 at the beginning."""
+    """The state is the one after this round; 0 at the beginning, or -1 where there is a release before round 1."""
     state: Arrays | None
     outbox: dict[int, bytes]
     """Messages that peers may still ask for, by round."""
@@ -334,6 +362,8 @@ class Saved(NamedTuple):
     """What was passed on in later exchanges, and peers may still ask for, by (round, exchange)."""
     unvouched: Mapping[int, Mapping[int, str]] = MappingProxyType({})
     """peer -> step -> hash of what came and is not signed for yet."""
+    mean: Array | None = None
+    """Of what all nodes released before round 1, once that is known."""
 
 
 class Store(Folder):
@@ -353,30 +383,33 @@ class Store(Folder):
     (None, 3, {'z': array([[0., 0.]])}, {1: Mark(round=3, message='cd', proof='', part=0)})
     """
 
-    def enter(self, run: str, name: str, node: str, nodes: tuple[str, ...], fingerprints: Sequence[str]) -> Saved:
+    def enter(
+        self, run: str, name: str, node: str, nodes: tuple[str, ...], fingerprints: Sequence[str], start: int = 0
+    ) -> Saved:
         """Begin a run, or find it where it was left; on other records than it began with it cannot go on.
 
-        Records are known by the first of their fingerprints; a run of an earlier version by any of them.
+        Records are known by the first of their fingerprints; a run of an earlier version by any of them. A run begins
+        after round `start`.
         """
         with self._guard, self.reporting():
             found = self._db.execute("SELECT node, fingerprint FROM runs WHERE run = ?", (run,)).fetchone()
             if found is not None and found[0] != node:
                 raise StoreError(f"the folder '{self.path}' takes part in this run as node '{found[0]}', not '{node}'")
-            if found is not None and found[1] not in fingerprints and self.ledger.last(run):
+            if found is not None and found[1] not in fingerprints and self.ledger.has("release", run):
                 raise StoreError(self.other_records(name))
             same = self._db.execute("SELECT run FROM runs WHERE name = ? AND run != ?", (name, run)).fetchall()
             for (other,) in same:
-                if self.ledger.last(other):
+                if self.ledger.has("release", other):
                     raise StoreError(
                         f"run '{name}' was begun in '{self.path}' under another digest ({other[:12]}, now {run[:12]}): "
                         "its run file, or the version of sottovoce that reads it, has changed since; go on with those "
                         "of then, or give this run another name, which is a run of its own with its own cost"
                     )
             for row in self.ledger.rows():
-                if row.kind == "stop" and row.run == run:
+                if row.kind == "stop" and row.run == run and "ended" not in row.detail:
                     raise StoreError(f"this node stopped for good in run '{name}': {row.detail['reason']}")
             if found is None or found[1] not in fingerprints:
-                values = (run, name, node, json.dumps(nodes), fingerprints[0], 0)
+                values = (run, name, node, json.dumps(nodes), fingerprints[0], start)
                 with self.transaction():
                     self._db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?)", values)
             return self.load(run)
@@ -421,7 +454,12 @@ class Store(Folder):
                 if len(bytes.fromhex(message)) != CHECK:
                     raise StoreError(self._damaged(f"the hash of what node {peer} has still to sign for"))
                 unvouched.setdefault(peer, {})[step] = message
-            return Saved(t, state or None, outbox, seen, skips, parts, unvouched)
+            mean = None
+            for data, check in self._of("means", "data, hash", run):
+                if _hash(data) != check:
+                    raise StoreError(self._damaged("the mean of what was released before round 1"))
+                mean = np.frombuffer(data, dtype="<f8").copy()
+            return Saved(t, state or None, outbox, seen, skips, parts, unvouched, mean)
 
     def keep_state(self, run: str, t: int, state: Mapping[str, NDArray[Any]], seen: Mapping[int, Mark]) -> None:
         """The state after round t, and what was seen by then; inside a transaction."""
@@ -432,6 +470,11 @@ class Store(Folder):
             rows.append((run, field, dtype, shape, data, _hash(t, field, dtype, shape, data)))
         self._db.executemany(_KEEP_STATE, rows)
         self.keep_seen(run, seen)
+
+    def keep_mean(self, run: str, mean: Array) -> None:
+        """The mean of what all nodes released before round 1; inside a transaction."""
+        data = np.ascontiguousarray(mean, dtype="<f8").tobytes()
+        self._db.execute("INSERT INTO means VALUES (?, ?, ?)", (run, data, _hash(data)))
 
     def keep_seen(self, run: str, seen: Mapping[int, Mark]) -> None:
         """What was seen of the peers; inside a transaction."""
@@ -488,12 +531,23 @@ class Store(Folder):
             self._db.execute("INSERT INTO keys VALUES (?, ?, ?, ?)", (run, *keys))
         return keys
 
-    def erase_keys(self, run: str) -> None:
-        """When a run is over: overwritten in the database and in its log."""
+    def erase_keys(self, run: str, answers: Mapping[tuple[int, str, bool], bytes] = MappingProxyType({})) -> None:
+        """When a run is over: overwritten in the database and in its log.
+
+        `answers` are kept in their place: sealed messages for peers that ask again, by (peer, topic, reply or request).
+        """
         with self._with_keys():
+            rows = [(run, peer, topic, reply, sealed) for (peer, topic, reply), sealed in answers.items()]
+            self._db.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", rows)
             self._db.execute("DELETE FROM keys WHERE run = ?", (run,))
         with self._guard, self.reporting():
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def answers(self, run: str) -> dict[tuple[int, str, bool], bytes]:
+        """What was sealed for peers before the keys were erased."""
+        with self._guard, self.reporting():
+            rows = self._of("answers", "peer, topic, reply, sealed", run)
+            return {(peer, topic, bool(reply)): sealed for peer, topic, reply, sealed in rows}
 
     @contextmanager
     def _with_keys(self) -> Iterator[None]:
@@ -519,8 +573,8 @@ class Store(Folder):
     def keep_message(self, run: str, t: int, payload: bytes, drop: Iterable[tuple[int, int]]) -> None:
         """A message, before it is sent, with its row in the ledger; inside a transaction.
 
-        What is dropped is named by (round, exchange). The message takes the place of such a one, if there is one: then
-        no page is freed and none is asked for.
+        Dropped messages are named by (round, exchange). The new message replaces one of them if possible: then no page
+        is freed and none allocated.
         """
         self.ledger.append("release", run, t, payload[-CHECK:].hex())
         replaced = False
@@ -562,19 +616,37 @@ class Store(Folder):
         with self.transaction():
             self.ledger.append("budget", detail=detail)
 
-    def stop(self, run: str, reason: str) -> None:
-        """Never let this run go on in this folder."""
+    def stop(self, run: str, reason: str, ended: tuple[str, str | None] | None = None) -> None:
+        """Never let this run go on in this folder; `ended` is the final state, and the node that it is about."""
         with self.transaction():
-            self.ledger.append("stop", run, detail={"reason": reason})
+            self.ledger.append("stop", run, detail={"reason": reason} | ({"ended": list(ended)} if ended else {}))
+
+    def ended(self, run: str) -> tuple[str, str | None, str] | None:
+        """Return the final state of a run that ended for good, the node that it is about, and the reason."""
+        for row in self.rows():
+            if row.kind == "stop" and row.run == run and "ended" in row.detail:
+                state, about = row.detail["ended"]
+                return state, about, row.detail["reason"]
+        return None
 
     def run_of(self, name: str) -> str:
-        """The digest of the run of a name that has begun here."""
+        """The digest of the run of a name that has begun here; a consortium's run is named without its mark, too."""
         with self._guard, self.reporting():
-            found = [run for (run,) in self._db.execute("SELECT run FROM runs WHERE name = ?", (name,))]
-            begun = [run for run in found if self.ledger.last(run)] or found
-        if len(begun) != 1:
-            raise StoreError(f"there is no run '{name}' in '{self.path}'; `sottovoce ledger show` lists the runs")
-        return begun[0]
+            named = dict(self._db.execute("SELECT run, name FROM runs").fetchall())
+            begun = {run for run in named if self.ledger.has("release", run)}
+        for fits in (
+            [run for run, full in named.items() if full == name],
+            [run for run, full in named.items() if re.fullmatch(re.escape(name) + r" \([0-9a-f]+\)", full)],
+            [run for run in named if len(name) >= SHORT and run.startswith(name)],
+        ):
+            found = [run for run in fits if run in begun] or fits
+            if len(found) > 1:
+                marks = ", ".join(sorted(run[:12] for run in found))
+                raise StoreError(f"'{name}' names several runs in '{self.path}'; give the digest of one: {marks}")
+            if found:
+                return found[0]
+        names = ", ".join(f"'{full}'" for full in sorted(set(named.values()))[:LISTED]) or "none"
+        raise StoreError(f"there is no run '{name}' in '{self.path}'; its runs are: {names}")
 
     def abandon(self, run: str) -> None:
         """Let a run never go on here, and erase its keys; also where it is done, and a peer never said so too."""
@@ -585,9 +657,9 @@ class Store(Folder):
         self.erase_keys(run)
 
     def marks(self) -> list[dict[str, Any]]:
-        """What was seen of every peer in every run, by name: with it, a peer's ledger can be checked.
+        """Return what was seen of every peer in every run, by name, to check a peer's ledger against.
 
-        Of a later exchange no message is told, since ledgers have releases only: its round must have one.
+        Messages of later exchanges are left out, since ledgers hold releases only: their round must have a release.
         """
         with self._guard, self.reporting():
             query = "SELECT s.run, r.nodes, s.peer, s.round, s.message FROM seen s JOIN runs r ON r.run = s.run"

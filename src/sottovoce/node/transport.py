@@ -4,13 +4,13 @@ This is the one seam between a node's loop and a network (`engine.nodes.Transpor
 delay messages, so `NodeTransport` has all that makes an exchange certain, and what moves the bytes says only how to
 `send` and how to `wait`. What is sent and taken in is the business of the node's `Links`: a carrier sends what
 `Links.sealed` gives it, and hands what comes to `Links.deliver`. An exchange sends this node's
-message, lets messages in until the peers' are there, and sends again now and then where they may get lost; asked again
-for a round, it gives the same. A slow peer is waited for up to the run's public timeout, by a clock that stands still
-while this process is stopped; then the run is paused, not failed: all is on the disk, and the nodes go on from there
-when started again.
+message, lets messages in until the peers' are there, and sends again now and then where they may get lost; repeated for
+a round, it gives the same. A slow peer is waited for up to the run's public timeout, by a clock that stands still while
+this process is stopped; then the run is paused, not failed: all is on the disk, and the nodes go on from there when
+started again.
 
 Over MPI, inside one trust domain: rank = node number, nonblocking sends, polling receives. MPI has no certificates:
-nodes know each other by the keys in the run file, or trust on first use. Across organisations take FLARE
+nodes know each other by the keys in the run file, or trust on first use. Across organizations take FLARE
 (`sottovoce.consortium`). A rank that dies takes the job with it; started again, the same command goes on where every
 node's folder stands.
 """
@@ -23,12 +23,45 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from sottovoce.errors import NetworkError, Paused, SpecError
+from sottovoce.errors import NetworkError, PeerTimeout, SottovoceError, SpecError
+from sottovoce.node.dropped_edges import Skips
 from sottovoce.node.links import MEETING, Links
-from sottovoce.node.skips import Skips
 
-AGAIN = 0.5  # seconds after which an unanswered message is sent again
-LOOK = 0.2  # seconds after which a waiting node looks at its clock
+RESEND_MIN, RESEND_MAX = 0.02, 0.5
+"""Seconds after which an unanswered message is sent again: at least, and at most."""
+ROUND_TRIPS = 4
+"""Measured round trips after which a message counts as lost."""
+SAMPLES = 16
+"""Round trips of a peer that are remembered; the shortest counts, since a reply may wait for its sender."""
+LOOK = 0.2  # seconds after which a waiting node checks its clock
+
+
+class Resend:
+    """When to send an unanswered message again: after 4 measured round trips, then after twice as long each time.
+
+    Examples
+    --------
+    >>> again = Resend()
+    >>> again.delay(1, 0)
+    0.5
+    >>> again.measured(1, 0.03)
+    >>> again.delay(1, 0), again.delay(1, 1), again.delay(1, 5)
+    (0.12, 0.24, 0.5)
+    """
+
+    def __init__(self) -> None:
+        self._trips: dict[int, deque[float]] = {}
+
+    def measured(self, peer: int, seconds: float) -> None:
+        """Note how long a peer's reply took."""
+        self._trips.setdefault(peer, deque(maxlen=SAMPLES)).append(seconds)
+
+    def delay(self, peer: int, sent: int) -> float:
+        """Return the seconds to wait for a peer before a message that was sent again `sent` times is sent once more."""
+        trips = self._trips.get(peer)
+        if not trips:
+            return RESEND_MAX
+        return min(RESEND_MAX, max(RESEND_MIN, ROUND_TRIPS * min(trips)) * 2.0 ** min(sent, 30))
 
 
 class NodeTransport(ABC):
@@ -47,6 +80,9 @@ class NodeTransport(ABC):
         self.links, self.skips = links, skips
         self.timeout = links.run.timeout
         skips.on_change, skips.waited = links.nudge, self._waited
+        self.resend = Resend()
+        self.waited: dict[int, float] = {}
+        """Seconds that this process has waited for each peer."""
         self._awaited: tuple[int, tuple[int, ...], float] = MEETING, (), 0.0
 
     @abstractmethod
@@ -60,7 +96,7 @@ class NodeTransport(ABC):
     def exchange(
         self, t: int, payload: bytes, peers: Sequence[int], hears: Sequence[int] | None = None, part: int = 0
     ) -> dict[int, bytes]:
-        """Give a round's message to all of its peers at once, and get theirs; raises `Paused` where one is gone."""
+        """Send a round's message to all peers and return theirs; raises `PeerTimeout` if a peer is gone."""
         step, hears = self.links.run.step(t, part), tuple(peers if hears is None else hears)
         skipped = self.skips.skipped
         self._awaited = step, hears, time.monotonic()
@@ -78,6 +114,13 @@ class NodeTransport(ABC):
         late, seconds = self._late(t)
         return tuple(dict.fromkeys([*late, *self.skips.undecided(t)])), seconds
 
+    def greeting(self) -> tuple[tuple[int, ...], float]:
+        """The peer whose introduction, hello or farewell this node waits for, and for how many seconds."""
+        step, peers, since = self._awaited
+        if 1 <= step <= self.links.last:
+            return (), 0.0
+        return tuple(peer for peer in peers if self.links.heard(step, peer) is None), time.monotonic() - since
+
     def _late(self, t: int) -> tuple[tuple[int, ...], float]:
         """The same of messages alone."""
         step, hears, since = self._awaited
@@ -91,7 +134,7 @@ class NodeTransport(ABC):
         return seconds if peer in late else 0.0
 
     def meet(self, peers: Sequence[int]) -> None:
-        """Introduce this node to others, and learn their keys; those that are known need not be asked."""
+        """Introduce this node to others, and learn their keys; known keys need no request."""
         strangers = [peer for peer in peers if self.links.heard(MEETING, peer) is None]
         for peer in strangers:
             self.send(peer, self.links.envelope.introduction)
@@ -106,23 +149,43 @@ class NodeTransport(ABC):
     def _wait_for(self, step: int, peer: int, payload: bytes, patience: float) -> bytes | None:
         """The peer's message of a step; None where it was decided to leave the edge out.
 
-        Whoever speaks in an exchange is answered by the other's message. Who only listens says hello again: both hellos
-        have the last messages of a link with them, of which one may have got lost.
+        Two nodes that both send in an exchange answer each other by their messages. A node that only receives repeats
+        its hello: every hello carries the link's last messages, in case one was lost.
         """
-        watch, sent, t = Stopwatch(), 0.0, self.links.run.at(step)[0]
+        watch, t = Stopwatch(), self.links.run.at(step)[0]
+        again, due = 0, self.resend.delay(peer, 0)
+        if not 1 <= step <= self.links.last:
+            self._awaited = step, (peer,), time.monotonic()
+        before = self.waited.get(peer, 0.0)
         while (answer := self.links.heard(step, peer)) is None:
             if self.skips.skipped(t, peer):
                 return None
             waited = watch.read()
+            self.waited[peer] = before + waited
             if waited >= patience:
-                raise Paused(self._gone(step, peer))
-            anew = step == 0 and self.links.asks_again(peer)  # it is there, and has not heard this process yet
-            if self.lossy and (anew or waited - sent >= AGAIN):
+                raise PeerTimeout(self._gone(step, peer), self.links.run.nodes[peer])
+            anew = step == 0 and self.links.repeats_hello(peer)  # it is there, and has not heard this process yet
+            if self.lossy and (anew or waited >= due):
                 self.send(peer, payload or self.links.hello(peer))
-                sent = waited
+                again += not anew
+                due = watch.read() + self.resend.delay(peer, again)
                 continue
-            self.wait(min(LOOK, patience))
+            self.wait(min(LOOK, patience, max(due - waited, 0.0) if self.lossy else LOOK))
         return answer
+
+    def part(self, seconds: float) -> None:
+        """Tell every peer that this node stopped, until all have acknowledged it or the seconds are over."""
+        links, watch = self.links, Stopwatch()
+        peers, sent = [peer for peer in links.peers if links.envelope.knows(peer)], 0
+        while left := [peer for peer in peers if not links.parted(peer)]:
+            for peer in left:
+                with suppress(SottovoceError):  # what ended this node ends it
+                    self.send(peer, links.parting(peer))
+            sent += 1
+            if watch.read() >= seconds or not self.lossy:
+                return
+            with suppress(SottovoceError):
+                self.wait(RESEND_MAX if sent > 3 else RESEND_MIN * 2**sent)
 
     def _settle(self, t: int) -> None:
         """Wait for the controller's decision about edges of this round that it asked about."""
@@ -132,8 +195,8 @@ class NodeTransport(ABC):
         while not self.skips.settle(t):
             self.wait(LOOK)
             if watch.read() >= self.timeout:
-                raise Paused(
-                    f"the controller asked about an edge of round {t} and did not decide within {self.timeout:g} s; "
+                raise PeerTimeout(
+                    f"the controller asked about an edge of round {t} but did not decide within {self.timeout:g} s; "
                     "the run is paused: start the controller and this node again"
                 )
 
@@ -154,7 +217,7 @@ class Stopwatch:
     """Seconds of waiting, not counting what this process slept through while it was stopped."""
 
     __slots__ = ("_last", "_waited")
-    LONGEST = 10 * LOOK  # no look at the clock comes later than this, unless the process was stopped
+    LONGEST = 10 * LOOK  # no access to the clock comes later than this, unless the process was stopped
 
     def __init__(self) -> None:
         self._last = time.monotonic()
@@ -169,7 +232,7 @@ class Stopwatch:
 
 
 class RequestTransport(NodeTransport):
-    """Over any network of requests and replies; what this node is asked goes to `Links.answer`, which gives the reply.
+    """A transport over any network of requests and replies; `Links.answer` answers requests.
 
     Parameters
     ----------
@@ -182,8 +245,11 @@ class RequestTransport(NodeTransport):
         self._ask = ask
 
     def send(self, peer: int, payload: bytes) -> None:
-        """Ask, and take the reply in; one that does not fit is refused and asked for again."""
+        """Ask, and take the reply in; one that does not fit is refused and requested again."""
+        began = time.monotonic()
         reply = self._ask(peer, self.links.sealed(peer, payload))
+        if reply is not None:
+            self.resend.measured(peer, time.monotonic() - began)
         if reply:
             with suppress(NetworkError):  # the links keep the reason
                 self.links.deliver(peer, reply, reply=True)
@@ -194,11 +260,11 @@ class RequestTransport(NodeTransport):
 
 
 TAG = 7
-HELD = 32  # messages that may be on their way behind one that has not left before it is looked which of them have
+HELD = 32  # unsent messages in the queue before it is checked which of them have left
 SPIN = 0.001  # seconds of polling before a waiting rank begins to sleep, so that many ranks can share a core
 NAP = 0.0002
 AT_ONCE = 32768
-"""Bytes that ranks of one machine hand over in one step; longer messages are asked for by their receiver first."""
+"""Bytes that ranks of one machine pass in one step; a receiver first requests longer messages."""
 
 
 def world() -> Any:
@@ -261,7 +327,7 @@ class MpiTransport(NodeTransport):
             self._sending = deque((request, data) for request, data in self._sending if not request.Test())
 
     def _answer(self) -> None:
-        """Hellos to those who are owed one, and have taken the last: who asks and never receives costs no memory."""
+        """Send the hellos that peers wait for; a peer that never receives costs no memory."""
         for peer in [j for j in self._owed if j not in self._hellos or self._hellos[j].Test()]:
             self._owed.discard(peer)
             if self.links.owes_hello(peer):
@@ -291,5 +357,5 @@ class MpiTransport(NodeTransport):
                 self._owed.add(peer)
                 self._answer()
         except NetworkError:
-            pass  # the links keep the reason; whoever waits goes on waiting
+            pass  # the links keep the reason; waiting continues
         return True

@@ -1,6 +1,6 @@
 """The planner as a page: from a handful of public numbers to what a plan would give, what it sends, and how to run it.
 
-The answers are the command's: the same `choose`, the same exact price, the same accountant. No data is asked for.
+The answers are the command's: the same `choose`, the same exact cost, the same accountant. No data is needed.
 """
 
 import math
@@ -14,16 +14,16 @@ import numpy as np
 
 from sottovoce.errors import SpecError
 from sottovoce.pages.server import Page
-from sottovoce.planner import Facts, choose
+from sottovoce.planner import PublicInputs, choose
+from sottovoce.planner.cost import plan_cost
 from sottovoce.planner.predict import SPREAD
-from sottovoce.planner.price import price
 from sottovoce.planner.trust import offers, read_trust
 from sottovoce.privacy import ADVERSARIES, Theorem1, compare
 from sottovoce.privacy.events import ADJACENCY
 
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Of the curve of accuracy against ε."""
-MOST = {"nodes": 100_000, "records": 10**9, "features": 10**6}
+MAX_VALUES = {"nodes": 100_000, "records": 10**9, "features": 10**6}
 """More than anybody has; so that a page cannot ask for a year's work."""
 PAPER = {"iota": 0.1, "delta0": 0.01, "passes": 3}
 """The paper's experiments: two nodes of twenty awake, its δ₀, three passes over the data."""
@@ -36,7 +36,7 @@ class Question:
     Attributes
     ----------
     records : of each node
-    trust : 'nobody', 'majority', 'centre', or a number of nodes that may collude
+    trust : 'nobody', 'majority', 'center', or a number of nodes that may collude
     max_bytes : at most so many, of all nodes together; 0 for as many as it takes
     """
 
@@ -50,7 +50,7 @@ class Question:
 
     def __post_init__(self) -> None:
         """Numbers that no plan has are errors."""
-        for name, most in MOST.items():
+        for name, most in MAX_VALUES.items():
             if not 1 <= getattr(self, name) <= most:
                 raise SpecError(f"{name} goes from 1 to {most:,}, not {getattr(self, name):,}")
         if not (0 < self.epsilon <= 1000 and 0 < self.delta < 1 and 0 <= self.max_bytes < math.inf):
@@ -63,36 +63,36 @@ class Question:
         if unknown:
             raise SpecError(f"the planner's page has no field '{min(unknown)}'")
         try:
-            whole = {k: int(v) for k, v in fields.items() if k in MOST}
+            whole = {k: int(v) for k, v in fields.items() if k in MAX_VALUES}
             real = {k: float(v) for k, v in fields.items() if k in ("epsilon", "delta", "max_bytes")}
         except ValueError:
             raise SpecError("nodes, records and features are whole numbers, and ε, δ and bytes are numbers") from None
         return cls(**whole, **real, trust=fields.get("trust", "nobody"))  # type: ignore[arg-type]
 
     @property
-    def facts(self) -> Facts:
+    def inputs(self) -> PublicInputs:
         """What the planner may know."""
-        central = self.trust == "centre"
+        central = self.trust in ("center", "centre")
         sizes = (self.nodes * self.records,) if central else (self.records,) * self.nodes
         watching = read_trust(self.trust).adversary(len(sizes))
-        return Facts(
+        return PublicInputs(
             sizes,
             self.features,
             self.epsilon,
             self.delta,
             adversary=watching,
             max_bytes=self.max_bytes or None,
-            shape=True,
+            private_scaling=True,
             free=("loss", "penalty"),
         )
 
     @property
     def command(self) -> str:
         """What prints the same plan."""
-        facts = self.facts
+        inputs = self.inputs
         bytes_ = f" --max-bytes {self.max_bytes:g}" if self.max_bytes else ""
         return (
-            f"sottovoce plan --nodes {facts.n} --records {facts.sizes[0]} --features {self.features} "
+            f"sottovoce plan --nodes {inputs.n} --records {inputs.sizes[0]} --features {self.features} "
             f"--epsilon {self.epsilon:g} --delta {self.delta:g} --trust {self.trust}{bytes_}"
         )
 
@@ -118,10 +118,10 @@ def answer(question: Question) -> dict[str, Any]:
     >>> found["loss"] < found["loss_high"], found["paper"]["true"] > 100
     (True, True)
     """
-    facts = question.facts
-    choice = choose(facts)
-    exact = price(choice.spec, np.array(facts.sizes), facts.m, facts.epsilon)
-    curve = [(epsilon, choose(replace(facts, epsilon=epsilon)).predicted) for epsilon in EPSILONS]
+    inputs = question.inputs
+    choice = choose(inputs)
+    exact = plan_cost(choice.spec, np.array(inputs.sizes), inputs.m, inputs.epsilon)
+    curve = [(epsilon, choose(replace(inputs, epsilon=epsilon)).predicted) for epsilon in EPSILONS]
     return {
         "loss": choice.predicted,
         "loss_low": SPREAD[0] * choice.predicted,
@@ -133,13 +133,13 @@ def answer(question: Question) -> dict[str, Any]:
         "activation": exact.activation,
         "messages": exact.messages,
         "bytes": exact.bytes,
-        "notices": _notices(facts.epsilon, facts.delta),
-        "adversary": str(facts.adversary),
-        "sees": facts.adversary.sees,
+        "notices": _notices(inputs.epsilon, inputs.delta),
+        "adversary": str(inputs.adversary),
+        "sees": inputs.adversary.sees,
         "adjacency": ADJACENCY,
-        "epsilon": facts.epsilon,
-        "delta": facts.delta,
-        "trust": [{"trust": o.trust, "words": o.words, "loss": o.loss} for o in offers(facts)] if facts.n > 1 else [],
+        "epsilon": inputs.epsilon,
+        "delta": inputs.delta,
+        "trust": [{"trust": o.trust, "words": o.words, "loss": o.loss} for o in offers(inputs)] if inputs.n > 1 else [],
         "reasons": list(choice.reasons),
         "paper": _paper(question.epsilon, question.delta, question.records),
         "command": question.command,
@@ -148,14 +148,14 @@ def answer(question: Question) -> dict[str, Any]:
 
 
 def _notices(epsilon: float, delta: float) -> float:
-    """How many of a hundred cases somebody notices at most who raises one false alarm in a hundred: by (ε, δ) alone."""
+    """Return the largest true-positive rate in percent at a 1 % false-positive rate, by (ε, δ) alone."""
     alarm = 0.01
     return 100 * min(delta + math.exp(min(epsilon, 7.0)) * alarm, 1 - math.exp(-epsilon) * (1 - delta - alarm), 1.0)
 
 
 @lru_cache(maxsize=1024)
 def _paper(epsilon: float, delta: float, records: int) -> dict[str, float]:
-    """The paper's formula for the same ε (1 at the most, as it asks), and what its noise gives."""
+    """The paper's formula for the same ε (1 at the most, as it requests), and what its noise gives."""
     claimed = min(epsilon, 1.0)
     rounds = max(1, round(PAPER["passes"] * records / PAPER["iota"]))
     noise = Theorem1(claimed, PAPER["delta0"], PAPER["iota"], 1.0, records, rounds)

@@ -1,6 +1,6 @@
 """A page on this machine: one address with a secret in it, one HTML file, one function that answers its questions.
 
-It listens on the loopback address alone. Whoever asks must know the token, which is in the address that is opened, and
+It listens on the loopback address alone. The caller must know the token, which is in the address that is opened, and
 must ask for this very host, so that neither another user of the machine nor a site open in the same browser gets an
 answer. The page loads nothing from anywhere: its content security policy names its script and style by their hashes.
 """
@@ -12,12 +12,15 @@ import json
 import re
 import secrets
 import webbrowser
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -92,20 +95,20 @@ class Served(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """GET /TOKEN/ is the page, GET /TOKEN/answer?… what it asks; all else is not there."""
+    """GET /TOKEN/ is the page, GET /TOKEN/answer?… what it requests; all else is not there."""
 
     server: Served
     protocol_version = "HTTP/1.1"
     timeout = 30
 
     def do_GET(self) -> None:
-        """Answer, if whoever asks may know."""
+        """Answer, if the caller may know."""
         try:
-            asked = urlsplit(self.path)
-        except ValueError:  # no address at all, from whoever does not know the token
+            url = urlsplit(self.path)
+        except ValueError:  # no address at all, from anyone who does not know the token
             self._send(404, "text/plain", "there is nothing here")
             return
-        _, token, *rest = [*asked.path.split("/"), "", ""]
+        _, token, *rest = [*url.path.split("/"), "", ""]
         here = {f"{HOST}:{self.server.server_port}", f"localhost:{self.server.server_port}"}
         known = hmac.compare_digest(token.encode(), self.server.token.encode())
         if len(self.path) > LONGEST or self.headers.get("Host") not in here or not known:
@@ -113,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif rest[0] == "":
             self._send(200, "text/html", self.server.page.html)
         elif rest[0] == "answer":
-            fields = dict(parse_qsl(asked.query, keep_blank_values=True))
+            fields = dict(parse_qsl(url.query, keep_blank_values=True))
             try:
                 said = self.server.page.answer(fields)
             except SottovoceError as error:
@@ -141,12 +144,22 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing on the screen: the token is in every line."""
 
 
+@contextmanager
+def _opened(address: str) -> Iterator[None]:
+    """Open a browser by a private file that leads to the address: arguments of a process can be read by everybody."""
+    with TemporaryDirectory(prefix="sottovoce-") as folder:
+        leads = Path(folder, "open.html")  # the folder is its owner's alone
+        leads.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(address)}">\n')
+        webbrowser.open(leads.as_uri())
+        yield
+
+
 def serve(page: Page, port: int = 0, show: bool = True, ready: Callable[[str], None] = print) -> None:
-    """Serve a page until Ctrl-C; `ready` is told its address, and a browser is opened there if `show`."""
-    with Served(page, port) as served:
+    """Serve a page until Ctrl-C; `ready` is given its address, and a browser is opened there if `show`."""
+    with Served(page, port) as served, ExitStack() as stack:
         ready(served.address)
         if show:
-            webbrowser.open(served.address)
+            stack.enter_context(_opened(served.address))
         try:
             served.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:

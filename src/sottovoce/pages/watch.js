@@ -29,7 +29,7 @@ function site(row, run) {
   const name = cell(row.name + (row.here ? "" : " (not heard of for a minute)"));
   if (!row.here) name.className = "bad";
   const waits = row.waits ? `${row.waits}, for ${number(row.seconds)} s` : row.round === null ? "" : "nobody";
-  made.append(name, cell(row.run ? `${row.run}: ${row.state}` : run), cell(row.round === null ? "–" : `${row.round} of ${row.rounds}`, "number"),
+  made.append(name, cell(row.run || row.state ? `${row.run || run}: ${row.state}` : run), cell(row.round === null ? "–" : `${row.round} of ${row.rounds}`, "number"),
     bar(row.round || 0, row.rounds), cell(waits, row.waits ? "weak" : ""), cell(row.spent === null ? "–" : number(row.spent), "number"));
   return made;
 }

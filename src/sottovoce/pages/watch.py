@@ -1,6 +1,6 @@
 """The consortium as a page: sites, rounds, who waits for whom, budgets and the statement.
 
-Everything comes from files and messages that exist: what the server tells an administrator who asks for a run's
+Everything comes from files and messages that exist: what the server informs an administrator who requests for a run's
 status, or a site's own ledger. Nothing new is sent between sites, and the page is of this machine alone.
 """
 
@@ -19,16 +19,16 @@ from sottovoce.node.site import FILE as SITE_FILE
 from sottovoce.node.site import read_site
 from sottovoce.node.store import Store
 from sottovoce.pages.server import Page
-from sottovoce.privacy.accounting import price
+from sottovoce.privacy.accounting import compute_epsilon
 
-Look = Callable[[], dict[str, Any]]
+ReadStatus = Callable[[], dict[str, Any]]
 SILENT = 60.0
 """Seconds after which a site that the server has not heard of is shown as missing."""
 
 
-def page(look: Look, agreement: Agreement) -> Page:
-    """A page that looks again whenever it is asked."""
-    return Page("watch", f"{agreement.name}: {agreement.run_name}", lambda fields: look())
+def page(read_status: ReadStatus, agreement: Agreement) -> Page:
+    """A page that examines again whenever it is queried."""
+    return Page("watch", f"{agreement.name}: {agreement.run_name}", lambda fields: read_status())
 
 
 def frame(agreement: Agreement) -> dict[str, Any]:
@@ -62,6 +62,7 @@ def of_run(agreement: Agreement, status: Status, missing: list[str]) -> dict[str
                 "waits": waits["for"] if waits and waits["seconds"] >= 2 else None,
                 "seconds": waits["seconds"] if waits else 0.0,
                 "spent": spent(name, row["round"]) if row else None,
+                "state": row.get("state") if row else None,
             }
         )
     return frame(agreement) | {"state": status.state, "job": status.job, "sites": sites, "budgets": []}
@@ -72,7 +73,7 @@ def _spending(agreement: Agreement) -> Callable[[str, int], float]:
 
     Of the round that comes next a site may have said its part already, so it counts.
     """
-    promised, spoken = statement(agreement), agreement.run.prepared.job.schedule.participations
+    promised, spoken = statement(agreement), agreement.run.plan.schedule.participations
     events = {agreement.run.nodes[i]: group.event for group in promised.groups for i in group.nodes}
     known: dict[tuple[str, int], float] = {}
 
@@ -82,7 +83,7 @@ def _spending(agreement: Agreement) -> Callable[[str, int], float]:
             return 0.0
         event = events[name]
         if (name, count) not in known:
-            known[name, count] = float(price([event.after(count)], promised.delta).epsilon)
+            known[name, count] = float(compute_epsilon([event.after(count)], promised.delta).epsilon)
         return known[name, count]
 
     return spent
@@ -124,17 +125,17 @@ class Silence:
         return [name for name in names if name not in self.last or now - self.last[name][1] > SILENT]
 
 
-def looking(kit: Path, admin: Administrator | None) -> tuple[Agreement, Look]:
-    """How to look from a kit: an administrator's asks the server, a site's reads its own ledger."""
+def watched_run(kit: Path, admin: Administrator | None) -> tuple[Agreement, ReadStatus]:
+    """How to read the status from a kit: an administrator's queries the server, a site's reads its own ledger."""
     agreement = read_agreement(kit / "local" / FILE)
     if admin is not None:
         silent = Silence()
 
-        def ask() -> dict[str, Any]:
+        def read() -> dict[str, Any]:
             status = admin.status(admin.latest()) if admin.jobs() else Status("", "not submitted yet", {})
             return of_run(agreement, status, silent(agreement.run.nodes, admin.heard(), monotonic()))
 
-        return agreement, ask
+        return agreement, read
     if kind_of(kit) != "site":
         raise SpecError(
             f"'{kit}' is the server's kit, which knows nothing of a run; take a site's or the administrator's"

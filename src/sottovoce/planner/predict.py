@@ -32,7 +32,7 @@ from sottovoce.privacy import calibration
 
 SPREAD = (0.06, 1.3)
 """Measured over predicted: of 129 cells of docs/utility.md (six real data sets) four in five lie between these, and
-half below 0.33 (`benchmarks/foresight.py`): real data are kinder than the problems of the fit, but at the least ε."""
+half below 0.33: real data are kinder than the problems of the fit, but at the least ε."""
 
 
 def single(epsilon: float, delta: float) -> float:
@@ -71,7 +71,7 @@ def level(weights: Array, sizes: IntArray, lipschitz: float, z1: float, honest: 
     """c, for nodes that use every record in every round, with weights that sum to one.
 
     Where pairs share as much noise as they like, and `honest` nodes keep their secrets, what hides a node are the own
-    noises of all of these, all of one size in the mean: then c is √(n/h) times a trusted centre's.
+    noises of all of these, all of one size in the mean: then c is √(n/h) times a trusted center's.
     """
     needed = 2 * lipschitz * z1 * weights / sizes
     return float(np.max(needed) * math.sqrt(len(sizes) / honest) if honest else np.linalg.norm(needed))

@@ -25,7 +25,7 @@ bounds are ten times too wide and all targets at one end of them that is more th
 not foresee it, and took s = 1 where noise is neither large nor small: there more budget was worse. A tail forgets the
 way exponentially, for at most a third more noise.
 
-*The range of the targets*, where the owners allow it, is looked for first (`privacy.quantiles`): the share of the
+*The range of the targets*, where the owners allow it, is searched for first (`privacy.quantiles`): the share of the
 budget is so large that noise in the share of targets in a cell has a deviation of 0.01, within limits, and where the
 largest share would leave more than `DROWNED` nothing is spent. All else is planned as if the range had been known.
 """
@@ -44,12 +44,12 @@ from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.network.activation import Everyone
 from sottovoce.planner import predict
 from sottovoce.planner.choose import (
+    ACCURACY_PER_SECOND,
     BANDWIDTH,
     LATENCY,
     MAX_ROUNDS,
-    PATIENCE,
     Choice,
-    Facts,
+    PublicInputs,
     _Network,
     _networks,
     _scale,
@@ -58,14 +58,15 @@ from sottovoce.planner.choose import (
     search,
 )
 from sottovoce.privacy.calibration import Private
-from sottovoce.privacy.moments import NO_MOMENTS
-from sottovoce.privacy.quantiles import LEVELS, NO_QUANTILES, Quantiles
-from sottovoce.privacy.release import LAWS, GaussianLaw
+from sottovoce.privacy.distribution import Distribution
+from sottovoce.privacy.moments import Moments
+from sottovoce.privacy.quantiles import LEVELS, Quantiles
+from sottovoce.privacy.release import LAWS, GaussianChoice
 from sottovoce.privacy.sampling import Full
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.moments import packed_size
 from sottovoce.problem.objective import ByRecords
-from sottovoce.problem.regularisers import Regulariser, Separable, elastic_net, l1
+from sottovoce.problem.regularizers import Regularizer, Separable, elastic_net, l1
 from sottovoce.run.spec import AlgorithmSpec, NetworkSpec, PrivacySpec, ProblemSpec, Spec
 
 WAYS = ("auto", "descent", "statistics", "mean")
@@ -90,11 +91,11 @@ FAINT = {0.03: 0.012, 0.01: 0.012, 0.003: 0.012, 0.001: 0.012, 0.0003: 0.012}
 """Faint directions: their eigenvalues over R², and the share of the targets' variance that lies in each."""
 LEAST_SHARE, LARGEST_SHARE, FAITHFUL, DROWNED = 0.02, 0.1, 0.01, 0.04
 """Of the budget for the range of targets; the noise in the share of targets in a cell that is aimed at, and the most
-with which it is looked for at all."""
+with which it is searched for at all."""
 NOTHING = 0.9
 """A plan that is foreseen to lose this share of what the middle of the range loses teaches nothing."""
 DIRECTIONS = 400
-"""Directions that are told apart; more are taken together."""
+"""Directions that are distinguished; more are taken together."""
 
 
 class Foreseen(NamedTuple):
@@ -116,153 +117,159 @@ class _Picture(NamedTuple):
     powers: Array
 
 
-def choose(facts: Facts, given: dict[str, Any]) -> Choice:
+def choose(inputs: PublicInputs, given: dict[str, Any]) -> Choice:
     """The best plan for a regression with targets in [−1, 1]; `method` in `given` allows more than descent."""
     way = given.get("method", "descent")
     if way not in WAYS:
         raise SpecError(f"there is no way '{way}' to fit a regression; choose one of {', '.join(WAYS)}")
-    rest = {"moments": NO_MOMENTS} | {name: value for name, value in given.items() if name != "method"}
-    looked: list[str] = []
-    if facts.quantiles and "quantiles" not in rest:
-        rest["quantiles"], looked = _quantiles(facts)
-    if "method" not in given and math.isinf(facts.loss.slope_bound) and "clip" not in given:
-        raise PrivacyError(f"the slope of loss '{facts.loss}' has no bound; give a clip for each record's subgradient")
+    rest = {"moments": Moments()} | {name: value for name, value in given.items() if name != "method"}
+    found_range: list[str] = []
+    if inputs.quantiles and "quantiles" not in rest:
+        rest["quantiles"], found_range = _quantiles(inputs)
+    if "method" not in given and math.isinf(inputs.loss.slope_bound) and "clip" not in given:
+        raise PrivacyError(f"the slope of loss '{inputs.loss}' has no bound; give a clip for each record's subgradient")
+    found = _foreseen(inputs, rest, way, in_units="method" in given)
+    best = min(found, key=lambda name: found[name].loss + ACCURACY_PER_SECOND * _seconds(inputs, found[name]))
+    if "mean" in found and found[best].loss >= NOTHING * _untaught(inputs):
+        best = "mean"
+    rows = [_row(inputs, name, plan) for name, plan in sorted(found.items(), key=lambda item: item[1].loss)]
+    made = _run_descent(inputs, rest, found[best]) if best == "descent" else _run_once(inputs, rest, best)
+    spec, first = made
+    said = [*found_range, *first, *_why(inputs, best, found, spec)]
+    return Choice(spec, said, found[best].loss, sorted(rows, key=lambda row: row["method"] != best))
+
+
+def _foreseen(inputs: PublicInputs, given: dict[str, Any], way: str, in_units: bool) -> dict[str, Foreseen]:
+    """What there is to choose from, by name."""
     found: dict[str, Foreseen] = {}
     if way in ("auto", "descent"):
-        found["descent"] = _descent(facts, rest, in_units="method" in given)
+        found["descent"] = _descent(inputs, given, in_units)
     if way in ("auto", "statistics"):
-        why = _no_statistics(facts, rest)
+        why = _no_statistics(inputs, given)
         if why is None:
-            found["statistics"] = _statistics(facts, rest)
+            found["statistics"] = _statistics(inputs, given)
         elif way == "statistics":
             raise SpecError(f"statistics cannot be taken here: {why}; leave that out, or take method='descent'")
-    if way == "mean" or (way == "auto" and "statistics" in found and facts.intercept):
-        if not facts.intercept or facts.loss.name != "squared":
+    if way == "mean" or (way == "auto" and "statistics" in found and inputs.intercept):
+        if not inputs.intercept or inputs.loss.name != "squared":
             raise SpecError("the mean of the targets is the best constant of the squared loss, with an intercept")
-        found["mean"] = _mean(facts, rest)
-    best = min(found, key=lambda name: found[name].loss + PATIENCE * _seconds(facts, found[name]))
-    if "mean" in found and found[best].loss >= NOTHING * _untaught(facts):
-        best = "mean"
-    told = [_told(facts, name, plan) for name, plan in sorted(found.items(), key=lambda item: item[1].loss)]
-    made = _run_descent(facts, rest, found[best]) if best == "descent" else _run_once(facts, rest, best)
-    spec, first = made
-    said = [*looked, *first, *_why(facts, best, found, spec)]
-    return Choice(spec, said, found[best].loss, sorted(told, key=lambda row: row["method"] != best))
+        found["mean"] = _mean(inputs, given)
+    return found
 
 
-def _quantiles(facts: Facts) -> tuple[Quantiles, list[str]]:
+def _quantiles(inputs: PublicInputs) -> tuple[Quantiles, list[str]]:
     """How much of the budget goes to the range of the targets, by public numbers, and why."""
-    if facts.n > 1 and not facts.graph(facts.n).is_complete:
-        return NO_QUANTILES, [
-            f"Targets keep their public range: on the graph '{facts.graph}' their counts would not reach everybody at "
+    if inputs.n > 1 and not inputs.graph(inputs.n).is_complete:
+        return Quantiles(), [
+            f"Targets keep their public range: on the graph '{inputs.graph}' their counts would not reach everybody at "
             "once."
         ]
-    sizes, z1 = np.array(facts.sizes), predict.single(facts.epsilon, facts.delta)
-    noise = predict.level(ByRecords()(sizes), sizes, 0.5, z1, facts.honest) * math.sqrt(2.0 * LEVELS)  # share 1
+    sizes, z1 = np.array(inputs.sizes), predict.single(inputs.epsilon, inputs.delta)
+    noise = predict.level(ByRecords()(sizes), sizes, 0.5, z1, inputs.honest) * math.sqrt(2.0 * LEVELS)  # share 1
     share = _short(min(max((noise / FAITHFUL) ** 2, LEAST_SHARE), LARGEST_SHARE))
     left = noise / math.sqrt(share)
     if left > DROWNED:
-        return NO_QUANTILES, [
+        return Quantiles(), [
             f"Targets keep their public range: {100 * share:.2g} % of the budget would leave noise of {left:.2g} in "
             f"the share of them that is in a cell, and over {DROWNED:g} hides where they are; a share "
             "that is given is spent in any case."
         ]
     return Quantiles(share), [
-        f"First {100 * share:.2g} % of the budget for noisy counts of the targets in public cells, let out once: "
+        f"First {100 * share:.2g} % of the budget for noisy counts of the targets in public cells, released once: "
         "targets are clipped to the narrower range that follows from them, and all that comes after is in its units."
     ]
 
 
-def _seconds(facts: Facts, plan: Foreseen) -> float:
+def _seconds(inputs: PublicInputs, plan: Foreseen) -> float:
     """How long a plan keeps a plain network busy; rounds over the usual number count ten times."""
     rounds = plan.rounds + 9 * max(0, plan.rounds - MAX_ROUNDS)
-    return rounds * LATENCY + plan.bytes / facts.n / BANDWIDTH
+    return rounds * LATENCY + plan.bytes / inputs.n / BANDWIDTH
 
 
-def _no_statistics(facts: Facts, given: dict[str, Any]) -> str | None:
+def _no_statistics(inputs: PublicInputs, given: dict[str, Any]) -> str | None:
     """Why statistics cannot be taken, in a clause; None where they can."""
-    if facts.loss.name != "squared":
-        return f"they are of the squared loss, not of '{facts.loss}'"
-    if facts.features > WIDEST:
-        return f"{facts.features} columns are {packed_size(facts.features):,} numbers to release"
-    if facts.n > 1 and not facts.graph(facts.n).is_complete:
-        return f"on the graph '{facts.graph}' no exchange gives everybody the mean of all"
+    if inputs.loss.name != "squared":
+        return f"they are of the squared loss, not of '{inputs.loss}'"
+    if inputs.features > WIDEST:
+        return f"{inputs.features} columns are {packed_size(inputs.features):,} numbers to release"
+    if inputs.n > 1 and not inputs.graph(inputs.n).is_complete:
+        return f"on the graph '{inputs.graph}' no exchange gives everybody the mean of all"
     odd = [name for name in ("rounds", "batch", "sampling", "activation", "clip", "gamma", "a") if name in given]
     if odd and not (odd == ["sampling"] and isinstance(given["sampling"], Full)):
         return f"they need no {odd[0]}, which was fixed"
-    return "records have weights of their own" if facts.weight != 1.0 else None
+    return "records have weights of their own" if inputs.weight != 1.0 else None
 
 
-def _network(facts: Facts, given: dict[str, Any]) -> tuple[_Network, float, float]:
+def _network(inputs: PublicInputs, given: dict[str, Any]) -> tuple[_Network, float, float]:
     """Who speaks and how messages are averaged, r of what pairs share, and by what both multiply the noise."""
-    ways = [(network, *_shared(facts, network, TYPICAL)) for network in _networks(facts, given)]
-    return min(ways[: 1 if not facts.honest else None], key=lambda way: way[2])
+    ways = [(network, *_shared(inputs, network, TYPICAL)) for network in _networks(inputs, given)]
+    return min(ways[: 1 if not inputs.honest else None], key=lambda way: way[2])
 
 
-def _picture(facts: Facts) -> _Picture:
+def _picture(inputs: PublicInputs) -> _Picture:
     """The directions of the rows, and the one of the intercept."""
-    m = max(1, facts.features - bool(facts.intercept))
+    m = max(1, inputs.features - bool(inputs.intercept))
     ends = np.unique(np.round(np.geomspace(1, m + 1, min(m, DIRECTIONS) + 1)).astype(np.int64))
     counts = np.diff(ends).astype(np.float64)
     values = ((ends[:-1] + ends[1:] - 1) / 2.0) ** -0.5
-    values *= TRACE * facts.row_norm**2 / float(counts @ values)
+    values *= TRACE * inputs.row_norm**2 / float(counts @ values)
     powers = np.sqrt(values)
     powers *= (EXPLAINED - sum(FAINT.values())) * SPREAD / float(counts @ powers)
-    values = np.append(values, facts.row_norm**2 * np.array([*FAINT]))
+    values = np.append(values, inputs.row_norm**2 * np.array([*FAINT]))
     powers, counts = np.append(powers, SPREAD * np.array([*FAINT.values()])), np.append(counts, np.ones(len(FAINT)))
-    if facts.intercept:
+    if inputs.intercept:
         values, counts, powers = (
-            np.append(part, one) for part, one in ((values, facts.intercept**2), (counts, 1.0), (powers, OFF**2))
+            np.append(part, one) for part, one in ((values, inputs.intercept**2), (counts, 1.0), (powers, OFF**2))
         )
     return _Picture(values, counts, powers)
 
 
-def _untaught(facts: Facts) -> float:
+def _untaught(inputs: PublicInputs) -> float:
     """What the middle of the targets' range loses, which is public."""
-    picture = _picture(facts)
+    picture = _picture(inputs)
     return float(picture.powers @ picture.counts) / SPREAD
 
 
-def _descent(facts: Facts, given: dict[str, Any], in_units: bool) -> Foreseen:
+def _descent(inputs: PublicInputs, given: dict[str, Any], in_units: bool) -> Foreseen:
     """The best clip, rounds, reach and average.
 
-    Where targets are not known to be in units of half their range, a loss of bounded slope tells how wide that is: the
+    Where targets are not known to be in units of half their range, a loss of bounded slope shows how wide that is: the
     bound is taken to be an eighth of the range. τ is the same in any unit.
     """
-    picture, row = _picture(facts), math.hypot(facts.row_norm, facts.intercept)
-    clips = _clips(facts, given, row, in_units)
-    unit = 1.0 if in_units or math.isinf(facts.loss.smoothness) else clips[0] / USUAL
-    network, _, shared = _network(facts, given)
-    noise = _scale(facts, given | {"clip": clips[0] * row}).noise * shared
+    picture, row = _picture(inputs), math.hypot(inputs.row_norm, inputs.intercept)
+    clips = _clips(inputs, given, row, in_units)
+    unit = 1.0 if in_units or math.isinf(inputs.loss.smoothness) else clips[0] / USUAL
+    network, _, shared = _network(inputs, given)
+    noise = _scale(inputs, given | {"clip": clips[0] * row}).noise * shared
     best = Foreseen(math.inf, 0, 0.0)
-    for T in [int(given["rounds"])] if "rounds" in given else _rounds(facts):
+    for T in [int(given["rounds"])] if "rounds" in given else _rounds(inputs):
         releases = max(1.0, network.iota * T)
-        sent = network.messages * T * facts.m * FLOAT_BYTES
+        sent = network.messages * T * inputs.m * FLOAT_BYTES
         for clip in clips:
-            step, c = longest_step(facts.loss, row, clip), noise * clip / unit * row
+            step, c = longest_step(inputs.loss, row, clip), noise * clip / unit * row
             for counted in TAILS if releases >= 2 else (1.0,):
                 reaches = _fixed_reach(given, releases, step * releases)
-                alpha = _within(facts.loss, clip / unit, picture, reaches, c)
+                alpha = _within(inputs.loss, clip / unit, picture, reaches, c)
                 losses = _descent_loss(picture, reaches, c, alpha, counted)
                 place = int(np.argmin(losses))
                 plan = Foreseen(float(losses[place]), T, sent, float(reaches[place]), clip, counted)
-                cost, least = (p.loss + PATIENCE * _seconds(facts, p) for p in (plan, best))
+                cost, least = (p.loss + ACCURACY_PER_SECOND * _seconds(inputs, p) for p in (plan, best))
                 best = plan if cost < least else best
     return best
 
 
-def _rounds(facts: Facts) -> list[int]:
-    if facts.max_rounds is not None:
-        return [T for T in ROUNDS if T < facts.max_rounds] + [facts.max_rounds]
+def _rounds(inputs: PublicInputs) -> list[int]:
+    if inputs.max_rounds is not None:
+        return [T for T in ROUNDS if T < inputs.max_rounds] + [inputs.max_rounds]
     return list(ROUNDS)
 
 
-def _clips(facts: Facts, given: dict[str, Any], row: float, in_units: bool) -> tuple[float, ...]:
+def _clips(inputs: PublicInputs, given: dict[str, Any], row: float, in_units: bool) -> tuple[float, ...]:
     """The errors beyond which a record pulls no harder, in units of half the range: the loss's, or to be chosen.
 
     A loss whose slope bends beyond the width of the range is the squared one, wherever targets and middle are.
     """
-    bound = facts.loss.slope_bound
+    bound = inputs.loss.slope_bound
     if "clip" in given:
         return (min(float(given["clip"]) / row, bound),)
     return CLIPS if in_units and bound >= CLIPS[-1] else (bound,)
@@ -311,113 +318,115 @@ def _descent_loss(picture: _Picture, reaches: Array, c: float, alpha: Array, cou
     return np.asarray((picture.powers * left**2 + noise) @ picture.counts / SPREAD)
 
 
-def _statistics(facts: Facts, given: dict[str, Any]) -> Foreseen:
+def _statistics(inputs: PublicInputs, given: dict[str, Any]) -> Foreseen:
     """What is lost by the best ridge."""
-    picture, kappa = _picture(facts), weight_of_targets(facts)
-    s = _deviation(facts, given, facts.row_norm, kappa)
-    ridges = s * math.sqrt(2.0 * facts.features) * np.geomspace(0.05, 1e4, 70)[:, None]
+    picture, kappa = _picture(inputs), weight_of_targets(inputs)
+    s = _deviation(inputs, given, inputs.row_norm, kappa)
+    ridges = s * math.sqrt(2.0 * inputs.features) * np.geomspace(0.05, 1e4, 70)[:, None]
     values = picture.values
     theta = (picture.powers * values / (values + ridges) ** 2) @ picture.counts  # the model's squared length
     v = s**2 / 2.0 * (kappa**-2 + theta[:, None])
     lost = picture.powers * (ridges / (values + ridges)) ** 2 + v * values / (values + ridges) ** 2
-    sent = float(facts.n * (facts.n - 1) * packed_size(facts.features) * FLOAT_BYTES)
+    sent = float(inputs.n * (inputs.n - 1) * packed_size(inputs.features) * FLOAT_BYTES)
     return Foreseen(float(np.min(lost @ picture.counts)) / SPREAD, 1, sent)
 
 
-def _mean(facts: Facts, given: dict[str, Any]) -> Foreseen:
+def _mean(inputs: PublicInputs, given: dict[str, Any]) -> Foreseen:
     """All that columns explain is lost, and what noise does to the mean: its variance, or at worst the mean itself."""
-    B = facts.intercept
-    noise = _deviation(facts, given, 0.0, B) / math.sqrt(2.0) / B**2
+    B = inputs.intercept
+    noise = _deviation(inputs, given, 0.0, B) / math.sqrt(2.0) / B**2
     lost = EXPLAINED + noise**2 * OFF**2 / (noise**2 + OFF**2) / SPREAD
-    return Foreseen(lost, 1, float(facts.n * (facts.n - 1) * packed_size(1) * FLOAT_BYTES))
+    return Foreseen(lost, 1, float(inputs.n * (inputs.n - 1) * packed_size(1) * FLOAT_BYTES))
 
 
-def _deviation(facts: Facts, given: dict[str, Any], row_norm: float, kappa: float) -> float:
+def _deviation(inputs: PublicInputs, given: dict[str, Any], row_norm: float, kappa: float) -> float:
     """s of statistics with these bounds: a record moves them by √2ρ², where it moves a gradient of norm 1 by 2."""
-    noise = _scale(facts, given | {"clip": 1.0}).noise * _network(facts, given)[2]
-    return noise * (row_norm**2 + facts.intercept**2 + kappa**2) / math.sqrt(2.0)
+    noise = _scale(inputs, given | {"clip": 1.0}).noise * _network(inputs, given)[2]
+    return noise * (row_norm**2 + inputs.intercept**2 + kappa**2) / math.sqrt(2.0)
 
 
-def weight_of_targets(facts: Facts) -> float:
+def weight_of_targets(inputs: PublicInputs) -> float:
     """κ: what makes noise in Xᵀy, and that of XᵀX times the model, least together, by the picture of the data.
 
     The sum has the variance (R² + B² + κ²)² (κ⁻² + ‖θ‖²), which is least where 2‖θ‖²κ⁴ + κ² = R² + B².
 
     Examples
     --------
-    >>> weight_of_targets(Facts(sizes=(1000,), features=21, epsilon=1.0, delta=1e-5, intercept=0.5))
+    >>> weight_of_targets(PublicInputs(sizes=(1000,), features=21, epsilon=1.0, delta=1e-5, intercept=0.5))
     0.6628
     """
-    theta, row = SPREAD * facts.features / facts.row_norm**2, facts.row_norm**2 + facts.intercept**2
+    theta, row = SPREAD * inputs.features / inputs.row_norm**2, inputs.row_norm**2 + inputs.intercept**2
     return float(f"{math.sqrt((math.sqrt(1.0 + 8.0 * theta * row) - 1.0) / (4.0 * theta)):.4g}")
 
 
-def _run_descent(facts: Facts, given: dict[str, Any], plan: Foreseen) -> tuple[Spec, list[str]]:
+def _run_descent(inputs: PublicInputs, given: dict[str, Any], plan: Foreseen) -> tuple[Spec, list[str]]:
     """The run, by the search of `choose` with all of this fixed, and its reasons for what is left."""
-    row = math.hypot(facts.row_norm, facts.intercept)
-    network, _, _ = _network(facts, given)
+    row = math.hypot(inputs.row_norm, inputs.intercept)
+    network, _, _ = _network(inputs, given)
     gamma = constant(_short(network.iota * plan.rounds / plan.reach))
     fixed: dict[str, Any] = {"rounds": plan.rounds, "gamma": gamma}
-    fixed |= {"activation": network.activation, "averaging": network.averaging} if facts.n > 1 else {}
+    fixed |= {"activation": network.activation, "averaging": network.averaging} if inputs.n > 1 else {}
     fixed["counted"] = COUNTED.make("tail", plan.counted) if plan.counted < 1 else ALL
-    if plan.clip < facts.loss.slope_bound:
+    if plan.clip < inputs.loss.slope_bound:
         fixed["clip"] = _short(plan.clip * row)
-    if facts.penalty == "l2" and "alpha" not in given:
+    if inputs.penalty == "l2" and "alpha" not in given:
         fixed["h"] = Separable()  # τ is what shrinks
-    choice = search(facts, fixed | given)
-    return choice.spec, choice.reasons[: 1 + (facts.n > 1) + (facts.honest > 0)]
+    choice = search(inputs, fixed | given)
+    return choice.spec, choice.reasons[: 1 + (inputs.n > 1) + (inputs.honest > 0)]
 
 
-def _run_once(facts: Facts, given: dict[str, Any], best: str) -> tuple[Spec, list[str]]:
+def _run_once(inputs: PublicInputs, given: dict[str, Any], best: str) -> tuple[Spec, list[str]]:
     """Statistics, or the mean, in one round."""
-    kappa, (network, ratio, _) = weight_of_targets(facts), _network(facts, given)
+    kappa, (network, ratio, _) = weight_of_targets(inputs), _network(inputs, given)
     method = METHODS.make("mean") if best == "mean" else METHODS.make("statistics", kappa)
     spec = Spec(
         AlgorithmSpec(1, method=method),
         ProblemSpec(
-            facts.loss,
-            _regulariser(facts, given, kappa),
-            _scale(facts, given | {"clip": 1.0}).weights,
-            facts.intercept,
-            facts.row_norm,
+            inputs.loss,
+            _regularizer(inputs, given, kappa),
+            _scale(inputs, given | {"clip": 1.0}).weights,
+            inputs.intercept,
+            inputs.row_norm,
             given.get("on_violation", "clip"),
         ),
-        NetworkSpec(facts.graph, Everyone(), averaging=network.averaging),
+        NetworkSpec(inputs.graph, Everyone(), averaging=network.averaging),
         PrivacySpec(
             sampling=Full(),
-            noise=Private(facts.epsilon),
-            law=LAWS.make("pairs", ratio) if ratio else GaussianLaw(),
-            delta=facts.delta,
-            adversary=facts.adversary,
-            quantiles=given.get("quantiles", NO_QUANTILES),
+            noise=Private(inputs.epsilon),
+            law=LAWS.make("pairs", ratio) if ratio else GaussianChoice(),
+            delta=inputs.delta,
+            adversary=inputs.adversary,
+            quantiles=given.get("quantiles", Quantiles()),
+            distribution=given.get("distribution", Distribution()),
         ),
     )
     return spec, []
 
 
-def _regulariser(facts: Facts, given: dict[str, Any], kappa: float) -> Regulariser:
+def _regularizer(inputs: PublicInputs, given: dict[str, Any], kappa: float) -> Regularizer:
     """h: the user's; else nothing for l2, whose ridge follows from the noise, and for l1 one deviation of the noise."""
     if "h" in given:
         return given["h"]
-    if facts.penalty in ("l2", "none") and "alpha" not in given:
+    if inputs.penalty in ("l2", "none") and "alpha" not in given:
         return Separable()
-    phi = given.get("alpha", _short(_deviation(facts, given, facts.row_norm, kappa) / (math.sqrt(2.0) * kappa)))
-    ratio = {"l2": 0.0, "l1": 1.0, "none": 0.0}.get(facts.penalty, given.get("l1_ratio", 0.5))
-    if facts.penalty == "elastic_net":
+    phi = given.get("alpha", _short(_deviation(inputs, given, inputs.row_norm, kappa) / (math.sqrt(2.0) * kappa)))
+    ratio = {"l2": 0.0, "l1": 1.0, "none": 0.0}.get(inputs.penalty, given.get("l1_ratio", 0.5))
+    if inputs.penalty == "elastic_net":
         return elastic_net(float(ratio * phi), float((1 - ratio) * phi))
-    return l1(float(phi)) if facts.penalty == "l1" else Separable(mu=float(phi) if facts.penalty == "l2" else 0.0)
+    return l1(float(phi)) if inputs.penalty == "l1" else Separable(mu=float(phi) if inputs.penalty == "l2" else 0.0)
 
 
-def _why(facts: Facts, best: str, found: dict[str, Foreseen], spec: Spec) -> list[str]:
-    """One sentence for each thing that was chosen."""
-    plan, n = found[best], sum(facts.sizes)
-    budget = f"ε = {facts.epsilon:g} and δ = {facts.delta:g} against '{facts.adversary}'"
+def _why(inputs: PublicInputs, best: str, found: dict[str, Foreseen], spec: Spec) -> list[str]:
+    """One line for each thing that was chosen."""
+    plan, n = found[best], sum(inputs.sizes)
+    budget = f"ε = {inputs.epsilon:g} and δ = {inputs.delta:g} against '{inputs.adversary}'"
     if best == "descent":
         pull = f", a record pulls as if it erred by {plan.clip:g} at most"
-        clip = pull if plan.clip < facts.loss.slope_bound else ""
+        clip = pull if plan.clip < inputs.loss.slope_bound else ""
         said = [
             f"{plan.rounds:,} rounds of descent with steps of {1 / float(spec.algorithm.gamma(1)[0]):.2g}, which are "
-            f"stable for rows of length {math.hypot(facts.row_norm, facts.intercept):.3g}{clip}; the model is the mean "
+            f"stable for rows of length {math.hypot(inputs.row_norm, inputs.intercept):.3g}{clip}; the model is the "
+            "mean "
             f"over {f'the last {100 * plan.counted:g} % of them' if plan.counted < 1 else 'all of them'}."
         ]
         if plan.loss >= EXPLAINED:
@@ -427,13 +436,13 @@ def _why(facts: Facts, best: str, found: dict[str, Foreseen], spec: Spec) -> lis
             )
     elif best == "statistics":
         said = [
-            f"One round: every node releases the {packed_size(facts.features):,} products of its columns and targets, "
-            f"targets weighed by {weight_of_targets(facts):g}, and the model is solved from their noisy sum, with the "
-            "ridge that their known noise asks for."
+            f"One round: every node releases the {packed_size(inputs.features):,} products of its columns and targets, "
+            f"targets weighed by {weight_of_targets(inputs):g}, and the model is solved from their noisy sum, with the "
+            "ridge that their known noise requests."
         ]
     else:
         said = [
-            f"Nothing can be learned from {facts.features - 1} columns at {budget} with {n:,} records: the model is a "
+            f"Nothing can be learned from {inputs.features - 1} columns at {budget} with {n:,} records: the model is a "
             "constant, the noisy mean of the targets, or the middle of their range where even that is lost in noise."
         ]
     others = [f"{p.loss:.2f} by {name}" for name, p in found.items() if name != best and math.isfinite(p.loss)]
@@ -441,7 +450,7 @@ def _why(facts: Facts, best: str, found: dict[str, Foreseen], spec: Spec) -> lis
     return [*said, f"Predicted loss of R² against least squares without noise: {plan.loss:.2f}{beside}."]
 
 
-def _told(facts: Facts, name: str, plan: Foreseen) -> dict[str, Any]:
+def _row(inputs: PublicInputs, name: str, plan: Foreseen) -> dict[str, Any]:
     """A plan for a table or JSON, with the columns of those of `choose`."""
     return {
         "method": name,

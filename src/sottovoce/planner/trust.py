@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from sottovoce.errors import SpecError
-from sottovoce.planner.choose import Facts, choose
+from sottovoce.planner.choose import PublicInputs, choose
 from sottovoce.privacy.release import Adversary, Central, SecretPairs, Transcript
 
 
@@ -122,6 +122,8 @@ def read_trust(value: Any) -> Trust:
     --------
     >>> read_trust("centre").words(1)
     'one trusted place holds all records, and only the final model is seen'
+    >>> read_trust("center") == read_trust("centre")
+    True
     >>> read_trust("3") == read_trust(3), str(read_trust(3).adversary(20))
     (True, 'secret_pairs(3)')
     >>> read_trust("everybody")
@@ -130,6 +132,8 @@ def read_trust(value: Any) -> Trust:
     """
     if isinstance(value, Trust):
         return value
+    if value == "center":
+        value = "centre"  # saved plans have the British spelling
     if isinstance(value, str) and value in KINDS:
         return KINDS[value]()
     number = value.isdecimal() if isinstance(value, str) else isinstance(value, int | np.integer)
@@ -153,23 +157,23 @@ class Offer(NamedTuple):
     """c: the noise that is left in each coordinate of the mean gradient."""
 
 
-def offers(facts: Facts, **fixed: Any) -> list[Offer]:
+def offers(inputs: PublicInputs, **fixed: Any) -> list[Offer]:
     """What each choice would give: for two nodes or more also a centre, if all records were brought there.
 
     Examples
     --------
-    >>> for offer in offers(Facts((1600,) * 20, 123, 1.0, 1e-5)):
+    >>> for offer in offers(PublicInputs((1600,) * 20, 123, 1.0, 1e-5)):
     ...     print(offer.trust, offer.words)
     nobody anybody may read every message, and all other nodes may be curious
     1 anybody may read every message, and any 1 of 20 nodes may tell all they know
     majority anybody may read every message, and 9 of 20 nodes may tell all they know: fewer than half
     centre one trusted place holds all records, and only the final model is seen
     """
-    n = facts.n
+    n = inputs.n
     kinds: list[Trust] = [Nobody(), AllBut(1), Majority()] if n > 2 else [Nobody()]
-    tried = [(trust, replace(facts, adversary=trust.adversary(n)), fixed) for trust in kinds]
+    tried = [(trust, replace(inputs, adversary=trust.adversary(n)), fixed) for trust in kinds]
     alone = {name: value for name, value in fixed.items() if name not in OF_MANY}
-    tried.append((Centre(), replace(facts, sizes=(sum(facts.sizes),), graph="complete", adversary=Central()), alone))
+    tried.append((Centre(), replace(inputs, sizes=(sum(inputs.sizes),), graph="complete", adversary=Central()), alone))
     found = []
     for trust, these, settings in tried:
         choice = choose(these, **settings)

@@ -1,8 +1,11 @@
 """What is released, what it costs, and against whom: `Release` yields both the draws and the accounting event."""
 
-from sottovoce.privacy.accounting import Account, price
+from typing import Any
+
+from sottovoce._renamed import module_attribute
+from sottovoce.privacy.accounting import Account, compute_epsilon
 from sottovoce.privacy.calibration import NOISES
-from sottovoce.privacy.compound import read_event
+from sottovoce.privacy.composite_events import read_event
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.planning import account, calibrate
 from sottovoce.privacy.release import ADVERSARIES, Release
@@ -22,7 +25,12 @@ __all__ = [
     "account",
     "calibrate",
     "compare",
+    "compute_epsilon",
     "make_statement",
-    "price",
     "read_event",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return what a name of version 0.2 stands for."""
+    return module_attribute(__name__, name)

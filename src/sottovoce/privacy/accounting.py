@@ -1,11 +1,10 @@
-"""The accountant: a node's whole participation in, a true (ε, δ) out.
+"""The accountant: compute a true (ε, δ) from a node's whole participation.
 
-`price` is what everybody asks: statements, ledgers, budgets, reports. Events in, an `Account` out; equal questions are
-answered once, by whichever thread asks first. Below it the same is said of parts: so many rounds of one mechanism each
-(`composition.Part`).
+Statements, ledgers, budgets and reports call `compute_epsilon`: it maps events to an `Account`, and caches the results.
+The functions below it do the same for parts, each a number of rounds of one mechanism (`composition.Part`).
 
-Every answer of `epsilon` and `delta` is an upper bound and every one of `epsilon_lower` a lower one, numerical slack
-included; grids are refined until the answer no longer moves by more than a few thousandths.
+`epsilon` and `delta` return upper bounds, `epsilon_lower` a lower bound, numerical slack included. Grids are refined
+until the result changes by no more than a few thousandths.
 """
 
 import math
@@ -21,9 +20,9 @@ import scipy  # not its parts: they load when first used
 from sottovoce._types import Array
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import profiles
+from sottovoce.privacy.composite_events import WholeEvent
 from sottovoce.privacy.composition import Part, compose, moments
-from sottovoce.privacy.compound import WholeEvent
-from sottovoce.privacy.events import Priced
+from sottovoce.privacy.events import AccountedEvent
 from sottovoce.privacy.profiles import FixedPair, Pair
 
 FINEST = 2**20
@@ -39,7 +38,7 @@ Question = TypeVarTuple("Question")
 Answer = TypeVar("Answer")
 
 
-class Asked(Generic[*Question, Answer]):
+class Cached(Generic[*Question, Answer]):
     """A function of values, so many of whose answers are kept.
 
     Runs side by side ask the same at the same time: one thread computes what the others wait for.
@@ -51,7 +50,7 @@ class Asked(Generic[*Question, Answer]):
         self._under_way: dict[tuple[*Question], threading.Event] = {}
 
     def __call__(self, *question: *Question) -> Answer:
-        """The answer, from whoever is the first to ask."""
+        """Return the answer; the first caller computes it."""
         mine = threading.Event()
         while (first := self._claim(question, mine)) is not mine:
             first.wait()
@@ -71,12 +70,12 @@ class Asked(Generic[*Question, Answer]):
         return self._kept.cache_info()
 
 
-def asked_once(size: int) -> Callable[[Callable[[*Question], Answer]], Asked[*Question, Answer]]:
-    """Keep so many answers of a function of values.
+def cached(size: int) -> Callable[[Callable[[*Question], Answer]], Cached[*Question, Answer]]:
+    """Cache this many results of a function of values.
 
     Examples
     --------
-    >>> @asked_once(8)
+    >>> @cached(8)
     ... def square(x: int) -> int:
     ...     print("computing")
     ...     return x * x
@@ -84,7 +83,7 @@ def asked_once(size: int) -> Callable[[Callable[[*Question], Answer]], Asked[*Qu
     computing
     18
     """
-    return lambda answer: Asked(answer, size)
+    return lambda answer: Cached(answer, size)
 
 
 @dataclass(frozen=True)
@@ -96,33 +95,33 @@ class Account:
     epsilon_lower: float
     """No smaller ε can be promised: an instance of the mechanism really reaches it. 0 where nothing is known."""
     epsilon_rdp: float
-    """The same guarantee by Rényi moments: a looser upper bound from another calculation; infinite if not asked for."""
+    """The same guarantee by Rényi moments: a looser upper bound from another calculation; infinite if not computed."""
     delta: float
     error: float
     """By how much the grid may have raised `epsilon`, as a share of it."""
 
 
-def price(events: Iterable[Priced], delta: float, lower: bool = True) -> Account:
-    """What one or several participations of the same records cost together at δ.
+def compute_epsilon(events: Iterable[AccountedEvent], delta: float, lower: bool = True) -> Account:
+    """Return the total cost at δ of one or several participations of the same records.
 
-    Silence costs nothing; speaking without noise costs everything. Without `lower` nothing but ε is computed, in a
-    third of the time; where not all events are realised, nothing is known from below.
+    A node without releases costs nothing; a release without noise costs ε = ∞. Without `lower` only ε is computed, in a
+    third of the time. If not all events are realized, there is no lower bound.
 
     Examples
     --------
     >>> from sottovoce.privacy.events import FixedEvent, FullEvent
-    >>> round(price([FixedEvent(20000, 1, 1.0, 0.9, 60000)], 1e-5).epsilon, 2)
+    >>> round(compute_epsilon([FixedEvent(20000, 1, 1.0, 0.9, 60000)], 1e-5).epsilon, 2)
     2.22
     >>> run = FullEvent(100, 100, 1.0, 0.2, 50)
-    >>> price([run, run], 1e-5).epsilon == price([FullEvent(100, 100, 1.0, 0.2, 100)], 1e-5).epsilon
+    >>> compute_epsilon([run, run], 1e-5).epsilon == compute_epsilon([FullEvent(100, 100, 1.0, 0.2, 100)], 1e-5).epsilon
     True
     """
     check_delta(delta)
-    return _price(known(events), delta, lower)
+    return _compute_epsilon(known(events), delta, lower)
 
 
-@asked_once(4096)  # the runs of a sweep ask the same over and over
-def _price(events: tuple[Priced, ...], delta: float, lower: bool) -> Account:
+@cached(4096)  # the runs of a sweep repeat the same calls
+def _compute_epsilon(events: tuple[AccountedEvent, ...], delta: float, lower: bool) -> Account:
     spoken = [event for event in events if not event.silent]
     if any(event.noise_multiplier == 0 for event in spoken):
         return Account(math.inf, math.inf, math.inf, delta, 0.0)
@@ -133,11 +132,11 @@ def _price(events: tuple[Priced, ...], delta: float, lower: bool) -> Account:
     if delta_left <= 0:
         return Account(math.inf, 0.0, math.inf, delta, 0.0)
     parts = [part for event in spoken for part in event.parts]
-    found = account(parts, delta_left, lower and all(event.realised for event in spoken), lower)
+    found = account(parts, delta_left, lower and all(event.realized for event in spoken), lower)
     return replace(found, delta=delta)
 
 
-def risk(events: Iterable[Priced], fpr: float) -> float:
+def risk(events: Iterable[AccountedEvent], fpr: float) -> float:
     """The largest share of true alarms that an attacker can have at a share of false ones.
 
     Examples
@@ -149,8 +148,8 @@ def risk(events: Iterable[Priced], fpr: float) -> float:
     return _risk(known(events), fpr)
 
 
-@asked_once(256)
-def _risk(events: tuple[Priced, ...], fpr: float) -> float:
+@cached(256)
+def _risk(events: tuple[AccountedEvent, ...], fpr: float) -> float:
     spoken = [event for event in events if not event.silent]
     if any(event.noise_multiplier == 0 for event in spoken):
         return 1.0
@@ -163,11 +162,11 @@ def _risk(events: tuple[Priced, ...], fpr: float) -> float:
     return min(1.0, found + lost)
 
 
-def known(events: Iterable[Priced]) -> tuple[Priced, ...]:
+def known(events: Iterable[AccountedEvent]) -> tuple[AccountedEvent, ...]:
     """What the accountant has never heard of is an error, never a guess."""
     listed = tuple(events)
     for event in listed:
-        if not isinstance(event, Priced):
+        if not isinstance(event, AccountedEvent):
             raise PrivacyError(f"there is no way to account for {event!r}; give an event of `privacy.events`")
     return listed
 
@@ -243,7 +242,7 @@ def refine(parts: Sequence[Part], delta: float, finest: int = FINEST) -> tuple[f
     return _refined(tuple(merge(parts)), delta, finest)
 
 
-@asked_once(1024)  # what was calibrated is stated, and what is stated is bounded from below
+@cached(1024)  # calibrated noise is accounted again for the statement and its lower bound
 def _refined(merged: tuple[Part, ...], delta: float, finest: int) -> tuple[float, float]:
     if not merged:
         return 0.0, 0.0
@@ -294,7 +293,7 @@ def delta(parts: Sequence[Part], epsilon: float) -> float:
     if epsilon >= _pure(merged):
         return 0.0
     composed = whole(merged)
-    # how small a probability matters is known once δ is, so that each look begins with what the last one found
+    # δ decides how small a probability matters, so each evaluation starts from the δ that the last one found
     found = moments(composed, -60.0, epsilon)
     if found.lost_all:
         return 1.0
@@ -346,13 +345,13 @@ def epsilon_lower(parts: Sequence[Part], delta: float, above: float | None = Non
     if found.lost_all:
         return 0.0
     target = max(found.level(math.log(delta))[0], 0.0), math.log(delta)
-    real = [Part(part.pair.realised, part.count) for part in composed]
+    real = [Part(part.pair.realized, part.count) for part in composed]
     best, moved, size = 0.0, math.inf, _COARSEST
     while size <= FINEST and moved > _STILL:
         value = compose(real, found, target, size, lower=True).epsilon_lower(delta)
         moved, best, size = _moved(best, value) if value else math.inf, max(best, value), 4 * size
     if best == 0.0 and len(certain) > 1:
-        return max(epsilon_lower([part], delta) for part in certain)  # the whole tells at least as much as each part
+        return max(epsilon_lower([part], delta) for part in certain)  # the whole reveals at least as much as each part
     return best
 
 
@@ -368,7 +367,7 @@ def epsilon_rdp(parts: Sequence[Part], delta: float) -> float:
     return _renyi(tuple(merge(parts)), delta)
 
 
-@asked_once(1024)
+@cached(1024)
 def _renyi(merged: tuple[Part, ...], delta: float) -> float:
     if not merged:
         return 0.0
@@ -389,12 +388,12 @@ def _renyi(merged: tuple[Part, ...], delta: float) -> float:
         # Canonne, Kamath and Steinke 2020, Proposition 12
         return np.asarray(moment / at + np.log1p(-1.0 / (at + 1.0)) - np.log(left * (at + 1.0)) / at)
 
-    centre, width = math.log(order), 1.5
-    for _ in range(5):  # all of them are bounds: the best one is looked for among ever closer ones
-        looks = np.linspace(centre - width, centre + width, 13)
-        values = bounds(looks)
+    center, width = math.log(order), 1.5
+    for _ in range(5):  # each is a valid bound: search for the best on ever finer grids
+        orders = np.linspace(center - width, center + width, 13)
+        values = bounds(orders)
         best = int(np.argmin(values))
-        centre, width = float(looks[best]), width / 6.0
+        center, width = float(orders[best]), width / 6.0
     return max(min(float(values[best]), _pure(merged)), 0.0)
 
 
@@ -415,7 +414,7 @@ def account(parts: Sequence[Part], delta: float, lower: bool = True, check: bool
 
 
 def _near(parts: Sequence[Part], delta: float, value: float) -> bool:
-    """Whether the Rényi bound may be no larger than this ε, as far as a coarse one tells; never of Gaussian noise."""
+    """Return whether the Rényi bound may be at most this ε, by a coarse estimate; never for Gaussian noise."""
     merged = merge(parts)
     if not merged or _faint(merged) or _gaussian(merged):
         return False

@@ -1,9 +1,9 @@
 """A share of the budget for the threshold between two classes: how many of either have scores where, after the rounds.
 
 Weights that balance a rare class against the rest leave the others as little to say as the rare ones have, and that
-drowns where these are few. So weights go half of the way in the rounds, and the rest is done by answering with the rare
-class from another score on; which one, nothing public says. So of every unit's score under the model, which is public
-by then, two things are let out, one after the other:
+exceeds the signal if these are few. So weights go half of the way in the rounds, and a threshold on the scores does
+the rest. No public number gives this threshold. So of every unit's score under the model, which is public by then, two
+things are released, one after the other:
 
     in which of 4, 16, …, 1,024 nested public cells it is, as of a regression's targets (`privacy.quantiles`);
     then its class and in which of 10 cells it is, whose edges were made from the first: √(s₂/2) e(class, cell)
@@ -12,36 +12,34 @@ by then, two things are let out, one after the other:
 *Proof.* The first is that of `privacy.quantiles`. Of the second two entries change at most, each by √(s₂/2). A person
 counts with the mean over their rows, of shares that add up to 1, and two such vectors are √2 apart at most. ∎
 
-Each node lets out its means with the noise z₁/q_i in every number, as it does moments (`privacy.moments`): Gaussian
-mechanisms of the shares s₁ and s₂ of the budget, the second chosen after the first was seen, both after the rounds.
-Such mechanisms compose by Σ 1/z² in whatever order they come and whatever each makes of those before it: so they are
-accounted with the moments, as one release of the share s₁ + s₂ more, and the rounds are calibrated for what is left.
-What is made of the counts is post-processing, and told in `run.balance`.
+Both are one-shot releases (`privacy.one_shot`) of the shares s₁ and s₂ of the budget, the second chosen after the first
+was seen, both after the rounds: they are accounted with the moments, as one release of the share s₁ + s₂ more.
+What is made of the counts is post-processing, and found in `run.private_threshold`.
 """
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from sottovoce.errors import SpecError
-from sottovoce.notation import Choices, write
-from sottovoce.privacy.calibration import Noise
-from sottovoce.privacy.moments import MOST, one_release
+from sottovoce.privacy.one_shot import MAX_SHARE, OneShot
 from sottovoce.privacy.quantiles import Quantiles
+from sottovoce.registry import Choices, write
 
 WHERE = 0.25
-"""Of the share, for where scores are at all: all records tell that, and of the rare class few tell the rest."""
+"""The part of the share for the range of the scores: all records show it, but only few show the rare class."""
 STEPS = (-2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0)
 """Edges between the cells of either class, in deviations of the scores from their median."""
 WIDTH = 2 * (len(STEPS) + 1)
 
 
 @dataclass(frozen=True)
-class Balance:
+class Balance(OneShot):
     """Counts of either class's scores in public cells, for a share of μ², and what they are for.
 
     Attributes
     ----------
-    share : s; 0 where nothing is let out
+    share : s; 0 where nothing is released
     prior : how likely the second class is, public
     weight : which part of all weight it is to have; ½ where classes are balanced
 
@@ -54,14 +52,16 @@ class Balance:
     share: float = 0.0
     prior: float = 0.5
     weight: float = 0.5
+    after_rounds: ClassVar[bool] = True
+    targets: ClassVar[str] = "binary"
 
     def __post_init__(self) -> None:
         """A share that leaves something for the rounds, and classes that both exist."""
-        if not 0 <= self.share <= MOST or not 0 < self.prior < 1 or not 0 < self.weight < 1:
+        if not 0 <= self.share <= MAX_SHARE or not 0 < self.prior < 1 or not 0 < self.weight < 1:
             raise SpecError(
                 f"'{write('balance', self.share, self.prior, self.weight)}' is malformed; write 'balance(share, prior, "
-                f"weight)' with a share of the budget that is not negative, {MOST:g} at most, and with how likely the "
-                "second class is and what part of all weight it is to have, both between 0 and 1"
+                f"weight)' with a share of the budget that is not negative, {MAX_SHARE:g} at most, and with how likely "
+                "the second class is and what part of all weight it is to have, both between 0 and 1"
             )
         if not self.share:  # then the others have no meaning: two spellings of one choice are one value
             object.__setattr__(self, "prior", 0.5)
@@ -100,20 +100,13 @@ class Balance:
         return math.sqrt((1.0 - WHERE) * self.share / 2.0)
 
     def width(self, features: int = 0) -> int:
-        """How many numbers are let out, whatever the records have."""
+        """Return how many numbers are released; it does not depend on the records."""
         return self.where.width() + WIDTH
-
-    def needed(self, noise: Noise, delta: float) -> float:
-        """z₁ of a budget: the noise that a node adds to each number of its means is z₁/q."""
-        return one_release(noise, delta, self)
-
-
-NO_BALANCE = Balance()
 
 
 def _balance(share: float = 0.0, prior: float = 0.5, weight: float = 0.5) -> Balance:
     return Balance(float(share), float(prior), float(weight))
 
 
-BALANCES: Choices[Balance] = Choices("balance", {"none": lambda: NO_BALANCE, "balance": _balance})
+BALANCES: Choices[Balance] = Choices("balance", {"none": Balance, "balance": _balance})
 """'none', or 'balance(share, prior, weight)'."""

@@ -1,8 +1,8 @@
 """How much noise: from a budget back to σ, or to the number of rounds, and from what a spec says to every node's σ_i.
 
 `sigma` answers for an event; `noise_multiplier`, `rounds` and `remaining`, in units of the sensitivity, for parts.
-Every answer lies on the private side of the root. Roots are bracketed on a coarse grid, where a look takes hundredths
-of a second, and finished on the fine one with which `accounting.epsilon` answers.
+Every answer lies on the private side of the root. Roots are bracketed on a coarse grid, where an evaluation takes
+hundredths of a second, and finished on the fine one with which `accounting.epsilon` answers.
 
 What a spec holds is one of `NOISES`. ``private(ε)``: as much as a true (ε, δ) needs. ``gaussian(σ, …)``: one σ for all,
 or one for each node. ``theorem1(ε, δ₀)``: the paper's formula, with the claims that it makes. ``none``: no noise, which
@@ -17,24 +17,24 @@ from typing import Protocol
 
 import scipy  # not its parts: they load when first used
 
-from sottovoce import within
+from sottovoce import limits
 from sottovoce._types import IntArray
 from sottovoce.errors import PrivacyError, SpecError
-from sottovoce.notation import Choices, write
-from sottovoce.privacy.accounting import FINEST, asked_once, check_delta, refine
+from sottovoce.privacy.accounting import FINEST, cached, check_delta, refine
+from sottovoce.privacy.composite_events import WholeEvent
 from sottovoce.privacy.composition import Part
-from sottovoce.privacy.compound import WholeEvent
-from sottovoce.privacy.events import Event, Priced
-from sottovoce.privacy.profiles import FixedPair, Pair, gaussian_multiplier
+from sottovoce.privacy.events import AccountedEvent, Event
+from sottovoce.privacy.profiles import FixedPair, gaussian_multiplier
 from sottovoce.privacy.release import NodeTurns, Release
 from sottovoce.privacy.theorem1 import Theorem1, check_claim
+from sottovoce.registry import Choices, write
 
 _ROUGH = 2**14
 _TOLERANCE = 5e-4
 _CLOSE = 1e-6  # how well a root on the coarse grid is known
 
 
-def sigma(unit: Priced, epsilon: float, delta: float) -> float:
+def sigma(unit: AccountedEvent, epsilon: float, delta: float) -> float:
     """The least σ, to a thousandth, for which an event like this one, stated for σ = 1, is (ε, δ)-DP.
 
     Examples
@@ -95,7 +95,7 @@ def single(epsilon: float, delta: float) -> float:
     return noise_multiplier(Part(FixedPair(1.0), 1), epsilon, delta)
 
 
-@asked_once(4096)  # the runs of a sweep ask the same over and over
+@cached(4096)  # the runs of a sweep repeat the same calls
 def _least(units: tuple[Part, ...], epsilon: float, delta: float, fixed: tuple[Part, ...]) -> float:
     """By what all multipliers must be multiplied, beside parts that stay as they are."""
     if all(unit.gaussian for unit in (*units, *fixed)):  # K rounds are one round with z/√K
@@ -107,7 +107,7 @@ def _least(units: tuple[Part, ...], epsilon: float, delta: float, fixed: tuple[P
     if fixed and _over(fixed, epsilon, delta, FINEST) >= 0:
         return _nothing_left(epsilon)
 
-    @cache  # the ends of a bracket are asked for more than once
+    @cache  # the ends of a bracket are evaluated more than once
     def over(log_z: float, finest: int) -> float:
         z = math.exp(log_z)
         trial = [replace(unit, pair=replace(unit.pair, multiplier=z * unit.pair.multiplier)) for unit in units]
@@ -133,7 +133,9 @@ def _least(units: tuple[Part, ...], epsilon: float, delta: float, fixed: tuple[P
 
 
 def _nothing_left(epsilon: float) -> float:
-    raise PrivacyError(f"what is let out before the first round leaves nothing of ε = {epsilon:g} for the rounds")
+    raise PrivacyError(
+        f"the release before the first round leaves nothing of ε = {epsilon:g} for the rounds; raise ε, or leave it out"
+    )
 
 
 def _secant(over: Callable[[float], float], x: float) -> tuple[float, float] | None:
@@ -166,58 +168,6 @@ def _finish(over: Callable[[float, int], float], x: float, slope: float, private
     return private
 
 
-def rounds(pair: Pair, epsilon: float, delta: float) -> int:
-    """The largest number of rounds, to one in ten thousand, that is (ε, δ)-DP.
-
-    Examples
-    --------
-    >>> from sottovoce.privacy.profiles import FixedPair
-    >>> rounds(FixedPair(10.0), 4.38, 1e-5)
-    100
-    """
-    return remaining([], pair, epsilon, delta)
-
-
-def remaining(spent: Sequence[Part], pair: Pair, epsilon: float, delta: float) -> int:
-    """How many further rounds fit into a budget of which `spent` is gone; 0 where nothing is left.
-
-    Examples
-    --------
-    >>> from sottovoce.privacy.profiles import FixedPair
-    >>> remaining([Part(FixedPair(10.0), 60)], FixedPair(10.0), 4.38, 1e-5)
-    40
-    """
-    _check(epsilon)
-
-    def fits(count: int, finest: int) -> bool:
-        return _over([*spent, Part(pair, count)], epsilon, delta, finest) <= 0
-
-    if not fits(1, FINEST):
-        return 0
-    low, high = _bracket(lambda k: fits(k, _ROUGH), 1, 2, 1e-3)
-    stride = max(high - low, 1)
-    while low > 1 and not fits(low, FINEST):
-        low, high = max(low - stride, 1), low
-        stride *= 2
-    high = max(high, low + 1)
-    low, high = _bracket(lambda k: fits(k, FINEST), low, high, 1e-4)
-    return low
-
-
-def _bracket(fits: Callable[[int], bool], low: int, high: int, share: float) -> tuple[int, int]:
-    """A count that fits and one that doesn't, as close as asked; `low` is known to fit."""
-    while fits(high):
-        low, high = high, high + 2 * (high - low) if high < 2**60 else _endless()
-    while high - low > max(1.0, share * low):
-        middle = (low + high) // 2 if high < 4 * low else math.isqrt(low * high)
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low, high
-
-
-def _endless() -> int:
-    raise PrivacyError("any number of rounds would fit this budget; ask for a smaller epsilon or delta")
-
-
 def _over(parts: Sequence[Part], epsilon: float, delta: float, finest: int) -> float:
     """log of ε over its target: at most 0 on the private side."""
     value = refine(parts, delta, finest)[0]
@@ -227,7 +177,7 @@ def _over(parts: Sequence[Part], epsilon: float, delta: float, finest: int) -> f
 def _check(epsilon: float) -> None:
     if not 0 < epsilon < math.inf:
         raise PrivacyError(f"a budget epsilon is finite and over 0, not {epsilon}")
-    within.check_epsilon(epsilon, PrivacyError)
+    limits.check_epsilon(epsilon, PrivacyError)
 
 
 Scales = tuple[tuple[float, ...], tuple[Theorem1, ...]]
@@ -336,14 +286,14 @@ class Private:
         return f"ε = {self.epsilon:g}"
 
     def scales(self, of: Circumstances) -> Scales:
-        """By calibration, once for all nodes of a size, a reach and a first look, with the largest count among them."""
-        alike: dict[tuple[int, float, Event | None], list[Event]] = {}
+        """Calibrate once for all nodes of the same size, reach and pre-release, with their largest count."""
+        by_kind: dict[tuple[int, float, Event | None], list[Event]] = {}
         events = of.unit.events(of.sizes, of.spoken, of.turns)
         for event in {id(event): event for event in events}.values():  # equal nodes share one
             before = getattr(event, "before", None)
-            alike.setdefault((event.records, event.noise_multiplier, before), []).append(event)
+            by_kind.setdefault((event.records, event.noise_multiplier, before), []).append(event)
         needed: dict[int, float] = {}
-        for (q, _, _), some in alike.items():
+        for (q, _, _), some in by_kind.items():
             neediest = max(some, key=lambda event: event.count).covering(some)
             needed[q] = max(needed.get(q, 0.0), sigma(neediest, self.epsilon, of.delta))
         if of.unit.law.secrets:  # what hides a node is everybody's noise: all have so many times their unit

@@ -4,10 +4,9 @@ With d_i = c_i² σ_i² and weights ρ_ij², Σ_H = diag(d) + the Laplacian of t
 1/[Σ_H⁻¹]_ii, the effective conductance from i to the ground.
 
 Which k nodes leave least? Where all share secrets with all and ρ is one number, those with the largest c_j σ_j
-(`complete`). On other graphs the coalitions are gone through one by one (`conductances`); where there are too many,
-Fiedler's bound on the connectivity that k nodes can take away bounds what they leave (`connected`). Where not everybody
-speaks in every round, there is one coalition for all rounds, and rounds in which it leaves different σ̂ are composed as
-what they are.
+(`complete`). On other graphs the coalitions are processed one by one (`conductances`); where there are too many,
+Fiedler's bound on the connectivity that k nodes can take away bounds what they leave (`connected`). If not every
+node is active in every round, one coalition holds for all rounds, and rounds with different σ̂ are composed exactly.
 """
 
 import numpy as np
@@ -17,12 +16,12 @@ from sottovoce._types import Array, IntArray
 from sottovoce.privacy.events import Levels
 
 LEVELS = 16
-"""So many different σ̂ are told apart, and the square of it in Gaussian rounds; beyond, they are rounded down."""
+"""Most different σ̂ that are kept apart (its square for Gaussian rounds); beyond that they are rounded down."""
 
 Mask = NDArray[np.bool_]
 
 
-def together(d: Array, rho2: float, honest: Mask) -> Array:
+def joint_noise(d: Array, rho2: float, honest: Mask) -> Array:
     """1/[Σ_H⁻¹]_ii where all in H share with all: Σ_H = D − ρ²11ᵀ, inverted by Sherman and Morrison.
 
     With D_j = d_j + ρ²h, [Σ_H⁻¹]_ii = 1/D_i + ρ²h/(D_i² S), S = Σ_H d_j/D_j: sums of positive numbers only.
@@ -44,7 +43,7 @@ def together(d: Array, rho2: float, honest: Mask) -> Array:
 def complete(d: Array, rho2: float, k: int) -> Array:
     """1/[Σ_H⁻¹]_ii of every node, for the worst k others: those with the largest c_jσ_j, since S grows with each d_j.
 
-    Where all are alike, (1 + r²h)/(1 + r²) of d_i for h honest nodes: at most h.
+    Where all are the same, (1 + r²h)/(1 + r²) of d_i for h honest nodes: at most h.
 
     Examples
     --------
@@ -54,7 +53,7 @@ def complete(d: Array, rho2: float, k: int) -> Array:
     n, order = len(d), np.argsort(-d, kind="stable")
     honest = np.ones(n, dtype=np.bool_)
     honest[order[:k]] = False
-    left = together(d, rho2, honest)
+    left = joint_noise(d, rho2, honest)
     if k == 0:
         return left
     loud, next_one, h = order[:k], order[k], n - k  # for one of the loudest, the next one colludes in its place
@@ -135,9 +134,9 @@ def levels_of(values: Array, counts: IntArray) -> tuple[Levels, Levels]:
 
 
 def _counted(values: Array, counts: IntArray, most: int) -> Levels:
-    """So many rounds of each value, the most of any column up to every one of them.
+    """Return values and numbers of rounds: up to each value, the largest count of any column.
 
-    Values that rounding alone tells apart are one; with too many, neighbours are, at the least of them.
+    Values that differ only by rounding are merged; if too many remain, neighbors are merged at the smallest of them.
     """
     distinct = np.unique(values)
     begins = distinct[np.concatenate([[True], np.diff(distinct) > 1e-10 * distinct[:-1]])]

@@ -134,7 +134,7 @@ def _cells(p: Array, q: Array, step: float) -> tuple[Array, Array, Array]:
 
 
 def _convex(masses: Array, step: float) -> Array:
-    """Lower nodes until no mass is negative: each such step gathers mass of both neighbours, their mean kept."""
+    """Lower nodes until no mass is negative: each such step gathers mass of both neighbors, their mean kept."""
     inner = 1.0 / (1.0 + math.exp(step))
     for _ in range(300):
         missing = np.maximum(-masses, 0.0)
@@ -168,13 +168,13 @@ def _start(pair: Pair) -> float:
 
 
 def _crossing(low: float, high: float, holds: Callable[[Array], NDArray[np.bool_]]) -> tuple[float, float]:
-    """Two neighbouring numbers, at the first of which a condition still holds: by a thousand looks at a time."""
+    """Find two neighboring numbers; the condition still holds at the first. Tests a thousand candidates a time."""
     while True:
-        looks = np.linspace(low, high, 1026)
-        last = int(np.argmin(np.append(holds(looks[1:-1]), False)))
-        if looks[last] == low and looks[last + 1] == high:
+        points = np.linspace(low, high, 1026)
+        last = int(np.argmin(np.append(holds(points[1:-1]), False)))
+        if points[last] == low and points[last + 1] == high:
             return low, high
-        low, high = float(looks[last]), float(looks[last + 1])
+        low, high = float(points[last]), float(points[last + 1])
 
 
 _LOOKS = np.geomspace(1e-12, 1e13, 4000)  # losses among which a tail is cut off
@@ -262,7 +262,7 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """So many independent rounds of one mechanism: all that an accountant looks at.
+    """A number of independent rounds of one mechanism: the accountant's input.
 
     Attributes
     ----------
@@ -283,7 +283,7 @@ class Part:
     activity: float = 1.0
 
     def __post_init__(self) -> None:
-        """What has no known price is an error."""
+        """What has no known cost is an error."""
         if not 0 < self.activity <= 1:
             raise PrivacyError(f"an activity is a probability over 0, not {self.activity}")
         if int(self.count) != self.count or self.count < 0:
@@ -308,7 +308,7 @@ class Part:
         values = np.full((2, len(orders)), math.inf)
         good = int(np.searchsorted(orders * top, 700.0))
         values[:, :good] = _rises(orders[:good], cells) - cells.infinity
-        values[values < 1e-6 - 1.0] = math.inf  # too close to cancelling: no order to rely on
+        values[values < 1e-6 - 1.0] = math.inf  # too close to canceling: no order to rely on
         above, below = self.count * np.log1p(values)
         return above, below, self.count * cells.infinity
 

@@ -1,20 +1,20 @@
-"""Events: what a node lets out of its records in a run, one type for each mechanism.
+"""Events: what a node releases of its records in a run, one type for each mechanism.
 
 An event holds the numbers of a participation (records, batch, bound, noise, rounds) and says what they come to for the
 accountant: how many rounds (`count`) of which pair of laws (`pair`). The two counts are kept apart. `rounds` is what
-was released: K_i, in how many rounds the node spoke. `count` is what is priced: the same where records are drawn by
-chance, so that every round costs alike; how often the most used record was used, where records come in a fixed order;
-one, where the noise of a whole run has one price.
+was released: K_i, in how many rounds the node spoke. `count` is what is accounted: the same where records are drawn by
+chance, so that every round costs the same; the uses of the most used record, if records come in a fixed order; one, if
+the noise of a whole run has a single cost.
 
 `FixedEvent`, `PoissonEvent`, `FullEvent`, `CyclicEvent`: Gaussian noise, records picked in one of four ways. Noise of
 another law that comes to the same is one of these, with the equivalent σ and a `Note` of what it was.
 `ProductsEvent`: Gaussian noise on the mean of all records' products of numbers (see `statistics`).
 `LaplaceEvent`: pure ε. `TreeEvent`: Gaussian noise along a binary tree.
-`Seldom` and `Hidden`: for planning, before there is a schedule that says in which rounds a node speaks.
-What is made of several of these, or has one price as a whole, and how events are read back: `compound`.
+`RandomParticipation` and `Hidden`: for planning, before there is a schedule that says in which rounds a node speaks.
+What is made of several of these, or has one cost as a whole, and how events are read back: `composite_events`.
 
 Adjacency: one record of one node is replaced. Written down (`Event.to_dict`), an event has the fields of version 0.1,
-in which `rounds` is the count that is priced, and beside them what that version did not know.
+in which `rounds` is the count that is accounted, and beside them what that version did not know.
 """
 
 import itertools
@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
+from sottovoce._renamed import old_attributes
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy.composition import Part
 from sottovoce.privacy.profiles import FixedPair, Pair, PoissonPair, ResponsePair
@@ -31,8 +32,8 @@ from sottovoce.privacy.profiles import FixedPair, Pair, PoissonPair, ResponsePai
 ADJACENCY = "replace one record of one node"
 
 
-class Priced(ABC):
-    """What the accountant asks of an event."""
+class AccountedEvent(ABC):
+    """What the accountant requires of an event."""
 
     @property
     @abstractmethod
@@ -52,11 +53,11 @@ class Priced(ABC):
     @property
     @abstractmethod
     def count(self) -> int:
-        """How many rounds are priced; 0 where the node never spoke."""
+        """How many rounds are accounted; 0 where the node never spoke."""
 
     @property
     def silent(self) -> bool:
-        """Whether nothing was let out."""
+        """Whether nothing was released."""
         return self.count == 0
 
     @property
@@ -66,51 +67,51 @@ class Priced(ABC):
 
     @property
     @abstractmethod
-    def realised(self) -> bool:
-        """Whether some data really meet the mechanism that is priced, so that something is known from below too."""
+    def realized(self) -> bool:
+        """Whether some data attain the accounted mechanism, so that a lower bound exists, too."""
 
 
 @dataclass(frozen=True)
 class Note:
-    """The law of the noise that a σ stands for.
+    """The distribution of the noise that a σ stands for.
 
     Attributes
     ----------
     law : its name
-    realised : whether the mechanism with that σ is what some data meet, or only a bound on it
-    secrets : whether the noise is worth what it is only while seeds that pairs of nodes share stay secret
+    realized : whether some data attain the mechanism with that σ, or it is only a bound
+    secrets : whether the noise protects only while the seeds that pairs of nodes share stay secret
     coalition : the nodes whose seeds count as known; None where that was not written down
     collusion : k, where the seeds of any k nodes may be known; None where the coalition is the one that is named
     slack : the chance that a graph of secrets drawn at random leaves less of the noise than σ stands for
     """
 
     law: str
-    realised: bool = False
+    realized: bool = False
     secrets: bool = False
     coalition: tuple[int, ...] | None = None
     collusion: int | None = None
     slack: float = 0.0
 
 
-GAUSSIAN = Note("gaussian", realised=True)
-SHAPED = Note("shaped")  # what a method lets out moves by at most its gain times the subgradient, hardly by so much
+GAUSSIAN = Note("gaussian", realized=True)
+SHAPED = Note("shaped")  # what a method releases moves by at most its gain times the subgradient, hardly by so much
 
 
-def cancelled(coalition: tuple[int, ...] | None) -> Note:
+def canceled(coalition: tuple[int, ...] | None) -> Note:
     """Noise of which pairs of nodes cancel a part between them; the σ is that of rounds in which everybody speaks."""
     return Note("pairs", secrets=True, coalition=coalition)
 
 
 def sheltered(collusion: int, exact: bool, slack: float = 0.0) -> Note:
-    """The same, whoever the `collusion` nodes are that collude; `exact` if σ is what the worst of them leave.
+    """The same for any `collusion` colluding nodes; `exact` if σ is what the worst of them leave.
 
-    `slack` is the chance that it is less, where coins decided who shares secrets with whom.
+    `slack` is the chance that less is left, if random bits decided which nodes share secrets.
     """
-    return Note("pairs", realised=exact, secrets=True, collusion=collusion, slack=slack)
+    return Note("pairs", realized=exact, secrets=True, collusion=collusion, slack=slack)
 
 
 Reader = Callable[[Mapping[str, Any]], "Event"]
-"""What reads an event that was written down: `compound.read_event`."""
+"""The reader of saved events: `composite_events.read_event`."""
 
 Levels = tuple[tuple[float, int], ...]
 """(σ, how many rounds have it), the least noise first."""
@@ -135,14 +136,15 @@ def envelope(several: Iterable[Levels]) -> Levels:
     return tuple(found)
 
 
-def together(levels: Levels) -> float:
+def joint_multiplier(levels: Levels) -> float:
     """Σ 1/σ² over all rounds: Gaussian rounds cost more, the larger this is."""
     return math.fsum(count / sigma**2 if sigma > 0 else math.inf for sigma, count in levels)
 
 
+@old_attributes
 @dataclass(frozen=True)
-class Event(Priced):
-    """Everything about node i's participation that an accountant may look at."""
+class Event(AccountedEvent):
+    """Everything about node i's participation that an accountant may use."""
 
     records: int
     """q_i."""
@@ -158,7 +160,7 @@ class Event(Priced):
     sampling: ClassVar[str]
     """How the records of a round are picked, in one word."""
     by_round: ClassVar[bool] = True
-    """Whether every round has a price of its own, so that as many are priced as were released."""
+    """Whether every round has its own cost, so that as many rounds are accounted as were released."""
 
     def __post_init__(self) -> None:
         """An event that no release can have is an error, not a number."""
@@ -180,9 +182,9 @@ class Event(Priced):
         return self.note.law
 
     @property
-    def realised(self) -> bool:
+    def realized(self) -> bool:
         """As the noise is."""
-        return self.note.realised
+        return self.note.realized
 
     @property
     def slack(self) -> float:
@@ -191,7 +193,7 @@ class Event(Priced):
 
     @property
     def rate(self) -> float:
-        """γ, the chance that a given record is used in a round that is priced."""
+        """γ, the chance that a given record is used in a round that is accounted."""
         return 1.0
 
     @property
@@ -206,7 +208,7 @@ class Event(Priced):
 
     @property
     def pair(self) -> Pair:
-        """What one of the rounds that are priced gives away: a Gaussian mechanism, where nothing is left to chance."""
+        """The privacy loss of one accounted round: a Gaussian mechanism without sampling."""
         return FixedPair(self.noise_multiplier)
 
     @property
@@ -246,7 +248,7 @@ class Event(Priced):
             "extra": 0.0,
             **released,
             **({} if note.coalition is None else {"coalition": list(note.coalition)}),
-            **({} if note.collusion is None else {"collusion": note.collusion, "exact": note.realised}),
+            **({} if note.collusion is None else {"collusion": note.collusion, "exact": note.realized}),
             **({"slack": note.slack} if note.slack else {}),
         }
 
@@ -254,7 +256,8 @@ class Event(Priced):
     def _read(cls, data: Mapping[str, Any], read: Reader) -> dict[str, Any]:
         """The fields, from those of `to_dict`; `read` reads an event that is written down within it.
 
-        Version 0.1 did not write down how often a node spoke where that is not what is priced: at least so often.
+        Version 0.1 saved only the accounted count; if this differs from the number of releases, it is a lower bound on
+        it.
         """
         numbers = {name: data[name] for name in ("records", "batch", "clip", "sigma")}
         return numbers | {"rounds": data["rounds"] if cls.by_round else data.get("released", data["rounds"])}
@@ -268,7 +271,7 @@ class GaussianEvent(Event):
     levels: Levels = field(default=(), kw_only=True)
     """Rounds whose noise differs, `sigma` being the least; empty where all rounds have it."""
     before: "GaussianEvent | None" = field(default=None, kw_only=True)
-    """What was let out of the same records once, before the first round (`privacy.moments`)."""
+    """What was released of the same records once, before the first round (`privacy.moments`)."""
 
     def __post_init__(self) -> None:
         """Levels are those of all rounds."""
@@ -289,9 +292,9 @@ class GaussianEvent(Event):
             raise PrivacyError(f"{self} is no event of a release: its levels of noise are not those of its rounds")
 
     @property
-    def realised(self) -> bool:
+    def realized(self) -> bool:
         """As the noise is, where it is the same in all rounds; what no data meets in both is not known from below."""
-        return self.note.realised and not self.levels and self.before is None
+        return self.note.realized and not self.levels and self.before is None
 
     @property
     def silent(self) -> bool:
@@ -324,10 +327,10 @@ class GaussianEvent(Event):
 
     def covering(self, others: Sequence[Event]) -> Self:
         """The most rounds of every level."""
-        alike = [other for other in others if isinstance(other, GaussianEvent)]
-        if not any(other.levels for other in alike):
-            return replace(self, rounds=max(other.rounds for other in alike))
-        return self.leveled(envelope(other.levels or ((other.sigma, other.rounds),) for other in alike))
+        same_kind = [other for other in others if isinstance(other, GaussianEvent)]
+        if not any(other.levels for other in same_kind):
+            return replace(self, rounds=max(other.rounds for other in same_kind))
+        return self.leveled(envelope(other.levels or ((other.sigma, other.rounds),) for other in same_kind))
 
     def to_dict(self) -> dict[str, Any]:
         """With the levels, and what came before, where there are any."""
@@ -337,7 +340,7 @@ class GaussianEvent(Event):
     @classmethod
     def _read(cls, data: Mapping[str, Any], read: Reader) -> dict[str, Any]:
         coalition, k = data.get("coalition"), data.get("collusion")
-        pairs = cancelled(None if coalition is None else tuple(coalition))
+        pairs = canceled(None if coalition is None else tuple(coalition))
         if k is not None:
             if type(k) is not int or k < 0 or type(data["exact"]) is not bool:
                 raise PrivacyError(f"{dict(data)} is no event of a release: so many nodes cannot collude")
@@ -411,10 +414,10 @@ class FullEvent(GaussianEvent):
 
     def covering(self, others: Sequence[Event]) -> Self:
         """The one that costs most: Gaussian rounds compose by Σ 1/σ²."""
-        alike = [other for other in others if isinstance(other, FullEvent)]
-        if not any(other.levels for other in alike):
+        same_kind = [other for other in others if isinstance(other, FullEvent)]
+        if not any(other.levels for other in same_kind):
             return super().covering(others)
-        most = max(alike, key=lambda other: together(other.levels or ((other.sigma, other.rounds),)))
+        most = max(same_kind, key=lambda other: joint_multiplier(other.levels or ((other.sigma, other.rounds),)))
         return replace(self, sigma=most.sigma, rounds=most.rounds, levels=most.levels)
 
     @property
@@ -487,8 +490,8 @@ class _InOrder(Event):
 
     def covering(self, others: Sequence[Event]) -> Self:
         """The most uses of any."""
-        alike = [other for other in others if isinstance(other, _InOrder)]
-        return replace(self, rounds=max(o.rounds for o in alike), uses=max(o.uses for o in alike))
+        same_kind = [other for other in others if isinstance(other, _InOrder)]
+        return replace(self, rounds=max(o.rounds for o in same_kind), uses=max(o.uses for o in same_kind))
 
     @classmethod
     def _read(cls, data: Mapping[str, Any], read: Reader) -> dict[str, Any]:
@@ -511,7 +514,7 @@ class CyclicEvent(_InOrder, GaussianEvent):
 class TreeEvent(_InOrder):
     """Records in a fixed order, with Gaussian noise on the prefix sums of each pass, along a binary tree a pass.
 
-    A record is in one leaf a pass and in every node above it. Not every node is let out, so that this is a bound.
+    A record is in one leaf a pass and in every node above it. Not every node is released, so that this is a bound.
     """
 
     @property
@@ -570,7 +573,7 @@ class LaplaceEvent(Event):
 
 
 @dataclass(frozen=True)
-class _Planned(Priced):
+class _Planned(AccountedEvent):
     event: Event
     activity: float
     """The probability that the node speaks in a round."""
@@ -591,13 +594,13 @@ class _Planned(Priced):
         return self.event.count
 
     @property
-    def realised(self) -> bool:
+    def realized(self) -> bool:
         """As the event."""
-        return self.event.realised
+        return self.event.realized
 
 
 @dataclass(frozen=True)
-class Seldom(_Planned):
+class RandomParticipation(_Planned):
     """An event each of whose rounds happens with a probability, and is seen to: a sleeping round releases nothing."""
 
     @property
@@ -615,7 +618,7 @@ class Hidden(_Planned):
     """
 
     def __post_init__(self) -> None:
-        """What else has no known price."""
+        """What else has no known cost."""
         super().__post_init__()
         if not isinstance(self.event, FixedEvent) or self.event.batch != 1:
             raise PrivacyError(

@@ -1,10 +1,10 @@
-"""Runs that are chosen one after another: what they cost together, though each could look at what the last had found.
+"""The total cost of adaptively chosen runs: each may depend on the results of the runs before.
 
-`accounting.price` composes mechanisms that were settled before the first of them spoke. Who looks at a model and then
-decides whether to train another, and with how much noise, has settled nothing: of such runs the sum of privacy-loss
-distributions proves no (ε, δ). A *privacy filter* does (Rogers, Roth, Ullman and Vadhan 2016): a rule, fixed before
-anything was seen, by which each further run is let through or not. `one_after_another` is the least ε at which the rule
-below lets all runs through. A single run was settled before anything was seen of it, and keeps its price.
+`accounting.compute_epsilon` composes mechanisms that were fixed before the first release. If someone studies a model
+and then decides whether to train another, and with how much noise, nothing is fixed in advance: for such runs composing
+privacy-loss distributions proves no (ε, δ). A *privacy filter* does (Rogers, Roth, Ullman and Vadhan 2016): a rule,
+fixed before anything was seen, that admits or refuses each further run. `sequential_epsilon` is the least ε at
+which the rule below admits all runs. A single run was fixed in advance and keeps its cost.
 
 **The rule** is fixed by the first run and δ. Four judges share δ, most of it to the one of the first two that likes
 the first run better; runs pass at ε if one of the four lets them.
@@ -20,11 +20,11 @@ dominating pair's loss L, infinite with probability c_r. Runs pass if for some j
 
 *Sum*: a pure run counts with its ε, and up to four others with theirs at a quarter of this judge's δ (Rogers et al.).
 
-*Whole*: the only judge of runs among which one is priced as a whole, as searches are: the k-th counts with its ε at
+*Whole*: the only judge of runs among which one is accounted as a whole, as searches are: the k-th counts with its ε at
 6/(πk)² of this judge's δ.
 
 **Theorem.** Let every run, given all that was released before, be dominated by its pair. For every ε and every set S of
-ends at which `one_after_another` is ε or less, P(S) ≤ e^ε P'(S) + δ. So where runs that would pass a budget are
+ends at which `sequential_epsilon` is ε or less, P(S) ≤ e^ε P'(S) + δ. So where runs that would pass a budget are
 refused, everything together is (ε, δ)-DP, however runs were chosen. docs/privacy.md has the proof.
 """
 
@@ -40,25 +40,25 @@ import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array
 from sottovoce.privacy import profiles
-from sottovoce.privacy.accounting import FAINTEST, SMALLEST, check_delta, known, price
+from sottovoce.privacy.accounting import FAINTEST, SMALLEST, check_delta, compute_epsilon, known
+from sottovoce.privacy.composite_events import WholeEvent
 from sottovoce.privacy.composition import Part, compose, moments
-from sottovoce.privacy.compound import WholeEvent
-from sottovoce.privacy.events import Priced
+from sottovoce.privacy.events import AccountedEvent
 
 FAVOURITE, OTHER, SUM, WHOLE = 0.9, 0.05, 0.04, 0.01
 """What of δ the judge has who likes the first run better, the other one, the one who sums, and the one for searches."""
 SUMMED = 4
 """Runs that are not pure, of those that are summed."""
 USUAL = 8
-"""How many runs like the first are looked at for that."""
+"""How many runs like the first are examined for that."""
 COPIES = {2: 1 / 2, 8: 1 / 4, 32: 1 / 8, 128: 1 / 16, 512: 1 / 16}
 """For how many runs like the first an order is the best, and its share of Rényi's δ."""
 ORDERS = np.geomspace(1e-3, 1e6, 361)
 CUT = {"gauss": 1e-3, "renyi": 1e-9}
 """c_r, as a share of δ."""
 SIZE, CURVES, POINTS = 2**15, 4, 4000
-MOST = 64
-"""Ways to choose one event of each run that are looked at one by one."""
+MAX_CHOICES = 64
+"""Ways to choose one event of each run that are examined one by one."""
 
 
 class Judges(NamedTuple):
@@ -71,45 +71,45 @@ class Judges(NamedTuple):
     """Their δ."""
 
 
-def one_after_another(runs: Iterable[Priced], delta: float) -> float:
+def sequential_epsilon(runs: Iterable[AccountedEvent], delta: float) -> float:
     """ε of runs on the same records, in their order, where each may have been chosen after seeing the ones before.
 
     Examples
     --------
     >>> from sottovoce.privacy.events import PoissonEvent
     >>> run = PoissonEvent(1000, 50, 1.0, 0.1, 100)
-    >>> one_after_another([run], 1e-5) == price([run], 1e-5).epsilon
+    >>> sequential_epsilon([run], 1e-5) == compute_epsilon([run], 1e-5).epsilon
     True
-    >>> round(price([run] * 5, 1e-5).epsilon, 2), round(one_after_another([run] * 5, 1e-5), 2)
+    >>> round(compute_epsilon([run] * 5, 1e-5).epsilon, 2), round(sequential_epsilon([run] * 5, 1e-5), 2)
     (1.76, 1.78)
     """
     check_delta(delta)
     spoken = tuple(run for run in known(runs) if not run.silent)
     if len(spoken) < 2:
-        return price(spoken, delta, lower=False).epsilon
+        return compute_epsilon(spoken, delta, lower=False).epsilon
     apart = any(isinstance(run, WholeEvent) or run.slack for run in spoken)  # each has a share of δ of its own
     return _summed(spoken, delta) if apart else _passing(spoken, delta)
 
 
-def any_of_each(runs: Sequence[Iterable[Priced]], delta: float) -> float:
-    """The same of runs in each of which a record had one of several events, and it is not known which.
+def any_of_each(runs: Sequence[Iterable[AccountedEvent]], delta: float) -> float:
+    """The same for runs in each of which a record had one of several events, and it is unknown which.
 
-    The worst choice counts. Where there are too many to look at, only the fourth judge is asked, who sums: for him the
-    worst event of each run is the worst choice.
+    The worst choice counts. With too many choices to try, only the fourth rule is used, which sums: for a sum the worst
+    event of each run is the worst choice.
 
     Examples
     --------
     >>> from sottovoce.privacy.events import PoissonEvent
     >>> one, other = PoissonEvent(1000, 50, 1.0, 0.1, 100), PoissonEvent(1000, 50, 1.0, 0.2, 100)
-    >>> any_of_each([[one, other], [one]], 1e-5) == one_after_another([one, one], 1e-5)
+    >>> any_of_each([[one, other], [one]], 1e-5) == sequential_epsilon([one, one], 1e-5)
     True
     """
     choices = [tuple(dict.fromkeys(known(run))) for run in runs]
-    if len(choices) < 2 or math.prod(len(some) for some in choices) <= MOST:
-        return max((one_after_another(chosen, delta) for chosen in itertools.product(*choices)), default=0.0)
+    if len(choices) < 2 or math.prod(len(some) for some in choices) <= MAX_CHOICES:
+        return max((sequential_epsilon(chosen, delta) for chosen in itertools.product(*choices)), default=0.0)
     shares = _shares(len(choices), delta)
     worst = (
-        max(price([event], share, lower=False).epsilon for event in some)
+        max(compute_epsilon([event], share, lower=False).epsilon for event in some)
         for some, share in zip(choices, shares, strict=True)
     )
     return math.inf if shares[-1] < SMALLEST else math.fsum(worst)
@@ -120,16 +120,18 @@ def _shares(runs: int, delta: float) -> list[float]:
     return [6.0 * WHOLE * delta / (math.pi * k) ** 2 for k in range(1, runs + 1)]
 
 
-def _summed(runs: tuple[Priced, ...], delta: float) -> float:
+def _summed(runs: tuple[AccountedEvent, ...], delta: float) -> float:
     """The least ε at which the fourth judge lets these runs through."""
     shares = _shares(len(runs), delta)
     if shares[-1] < SMALLEST:
         return math.inf
-    return math.fsum(price([run], share, lower=False).epsilon for run, share in zip(runs, shares, strict=True))
+    return math.fsum(
+        compute_epsilon([run], share, lower=False).epsilon for run, share in zip(runs, shares, strict=True)
+    )
 
 
 @lru_cache(maxsize=1024)
-def _passing(runs: tuple[Priced, ...], delta: float) -> float:
+def _passing(runs: tuple[AccountedEvent, ...], delta: float) -> float:
     """The least ε at which the rule lets these runs through."""
     if any(run.noise_multiplier < FAINTEST for run in runs):
         return math.inf
@@ -142,13 +144,14 @@ def _passing(runs: tuple[Priced, ...], delta: float) -> float:
     return min(*found, _sum(runs, delta))
 
 
-def _sum(runs: tuple[Priced, ...], delta: float) -> float:
+def _sum(runs: tuple[AccountedEvent, ...], delta: float) -> float:
     """The least ε at which the third judge lets these runs through."""
-    pure = [run.part.count / run.part.pair.multiplier for run in runs if run.part.pair.bounded]
-    others = [run for run in runs if not run.part.pair.bounded]  # noise of several levels is Gaussian
+    pure = [run for run in runs if all(part.pair.bounded for part in run.parts)]
+    others = [run for run in runs if run not in pure]
     if len(others) > SUMMED:
         return math.inf
-    return math.fsum([*pure, *(price([run], SUM * delta / SUMMED, lower=False).epsilon for run in others)])
+    costs = [part.count / part.pair.multiplier for run in pure for part in run.parts]  # of all parts of a joint event
+    return math.fsum([*costs, *(compute_epsilon([run], SUM * delta / SUMMED, lower=False).epsilon for run in others)])
 
 
 @lru_cache(maxsize=256)
@@ -178,7 +181,7 @@ def _normal(part: Part, cut: float) -> tuple[float, float]:
     """μ and c, such that a run is dominated by two normal laws μ apart but for a probability c; infinite if by none.
 
     That is δ_r(ε) ≤ c + (1 − c)δ_μ(ε) for all ε ≥ 0, the profile of a pair that with probability c gives all away and
-    else shows a normal law: both pairs are symmetric, so that this is all of a profile. It is asked between every two
+    else shows a normal law: both pairs are symmetric, so that this is all of a profile. It is checked between every two
     points of a grid, with the run's profile from the left and the normal one from the right.
     """
     if part.gaussian:

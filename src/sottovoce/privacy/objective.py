@@ -1,4 +1,4 @@
-r"""Objective perturbation (Chaudhuri, Monteleoni and Sarwate 2011), with Gaussian noise, priced from first principles.
+r"""Objective perturbation (Chaudhuri, Monteleoni and Sarwate 2011) with Gaussian noise.
 
 The mechanism releases θ = argmin (1/N) Σ φ(⟨c_i, θ⟩, y_i) + (μ/2)|θ|² + ⟨b, θ⟩ with b ~ N(0, σ²I). Times N that is
 J(θ) = Σ φ + (Λ/2)|θ|² + ⟨B, θ⟩ with Λ = Nμ and B ~ N(0, s²I), s = Nσ. Let |φ'| ≤ g, 0 ≤ φ'' ≤ β, |c_i| ≤ R, L = gR.
@@ -9,8 +9,8 @@ J(θ) = Σ φ + (Λ/2)|θ|² + ⟨B, θ⟩ with Λ = Nμ and B ~ N(0, s²I), s =
 
 where δ_Gauss(·; ρ) is the profile of N(0, 1) against N(ρ, 1).
 
-*Proof.* θ minimises J where B = B(θ) = −Σ φ'(⟨c_i, θ⟩)c_i − Λθ. B(θ) is Lipschitz and strongly monotone, hence a
-bijection with a Lipschitz inverse, and θ has the density N(B(θ); s²) det(−B'(θ)). For neighbouring data let c, c' be
+*Proof.* θ minimizes J where B = B(θ) = −Σ φ'(⟨c_i, θ⟩)c_i − Λθ. B(θ) is Lipschitz and strongly monotone, hence a
+bijection with a Lipschitz inverse, and θ has the density N(B(θ); s²) det(−B'(θ)). For neighboring data let c, c' be
 the record and its replacement, a = φ'(⟨c, θ⟩) and a' their slopes, A the Hessian of all other records plus Λ.
 
 1. The determinants: det(A + φ''cc^T)/det(A + φ''c'c'^T) ≤ det(A + φ''cc^T)/det(A) = 1 + φ'' c^T A⁻¹ c ≤ 1 + βR²/Λ.
@@ -24,11 +24,11 @@ the record and its replacement, a = φ'(⟨c, θ⟩) and a' their slopes, A the 
 4. δ(ε) ≤ E[(1 − e^{ε − loss})₊] = ∫_ε^∞ e^{ε − x} P(loss > x) dx, which therefore is at most what the loss
    E + ρ²/2 + ρ|u| would give; half of that, u > 0, is δ_Gauss(ε − E; ρ).                                        ∎
 
-A computed minimiser is not exact. Stopped at a gradient of norm at most τ, a number fixed beforehand, it is within
-r = τ/μ of the exact one, and `BLUR`·r of Gaussian noise is added to it. Its law and that of the exact one with the same
-noise then differ by a Gaussian shift of at most 1/BLUR standard deviations, which is (ε₂, δ₂)-close for ε₂ = `CLOSE`
-and δ₂ < `FAR`. Going there and back costs 2ε₂ in ε, the factor e^{ε₂} in δ, and δ₂(1 + e^{ε + ε₂}): what is left of δ
-besides `SHARE` of it is enough for that.
+A computed minimizer is not exact. Stopped at a gradient of norm at most τ, a number fixed beforehand, it is within
+r = τ/μ of the exact one, and `NOISE_SCALE`·r of Gaussian noise is added to it. Its law and that of the exact one with
+the same noise then differ by a Gaussian shift of at most 1/BLUR standard deviations, which is (ε₂, δ₂)-close for ε₂ =
+`CLOSE` and δ₂ < `FAR`. Going there and back costs 2ε₂ in ε, the factor e^{ε₂} in δ, and δ₂(1 + e^{ε + ε₂}): what is
+left of δ besides `SHARE` of it is enough for that.
 """
 
 import math
@@ -39,7 +39,7 @@ import scipy  # not its parts: they load when first used
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import profiles
 
-BLUR = 1e4
+NOISE_SCALE = 1e4
 CLOSE = 1e-3
 FAR = 1e-23
 SHARE = 0.998
@@ -47,12 +47,12 @@ STEEP = math.sqrt(3.0)
 
 
 def extra_epsilon(smoothness: float, stiffness: float) -> float:
-    """E, and what the computed minimiser costs: the ε that no noise covers.
+    """E, and what the computed minimizer costs: the ε that no noise covers.
 
     Parameters
     ----------
     smoothness : βR², the largest curvature that one record has
-    stiffness : Λ = Nμ, the curvature of the regulariser in the sum over N records
+    stiffness : Λ = Nμ, the curvature of the regularizer in the sum over N records
 
     Examples
     --------
@@ -61,8 +61,8 @@ def extra_epsilon(smoothness: float, stiffness: float) -> float:
     """
     if not (0 < smoothness < math.inf and stiffness > 0):
         raise PrivacyError(
-            "a perturbed objective can be priced for a smooth loss and a strongly convex h only; "
-            "take logistic or smoothed_hinge, and l2"
+            "objective perturbation needs a smooth loss and a strongly convex regularizer; "
+            "use logistic or smoothed_hinge, and l2"
         )
     return math.log1p(smoothness / stiffness) + 2.0 * CLOSE
 

@@ -1,4 +1,4 @@
-"""Noise that pairs of nodes cancel between them: nearly a trusted centre's accuracy, without a centre.
+"""Noise that pairs of nodes cancel between them: nearly a trusted center's accuracy, without a center.
 
 In every round in which node i speaks, with c_i the public factor that its release is multiplied by afterwards,
 
@@ -16,10 +16,10 @@ and to a record of node i the run is the composition of its rounds as Gaussian r
 σ̂_i = 1/(c_i √[Σ_H⁻¹]_ii): at most, and exactly so if the others' batches are known. (The proof is in docs/privacy.md.)
 1/[Σ_H⁻¹]_ii is the effective conductance from i to the ground, in a network whose nodes are grounded by c²σ² and linked
 by ρ². A node that joins K is deleted, which lowers it (Rayleigh): the worst coalitions have k members. Which ones they
-are, and what they leave: `coalitions`. Very many nodes, whose secrets are shared by chance: `coins`.
+are, and what they leave: `coalitions`. Very many nodes, whose secrets are shared by chance: `graph_seed`.
 
 *Draws.* Where all share with all, ρ√a(η_i − the mean of η over the a nodes that speak) has the covariance of all pairs'
-noises together, ρ²·Laplacian, at the price of one normal a node instead of one a pair. One process may draw so; real
+noises together, ρ²·Laplacian, at the cost of one normal a node instead of one a pair. One process may draw so; real
 nodes draw real pairs (`Pairs.with_peers`).
 """
 
@@ -34,20 +34,20 @@ import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import PrivacyError, SpecError
-from sottovoce.notation import Chosen, write
-from sottovoce.privacy.coalitions import Mask, complete, conductances, connected, in_pieces, levels_of, together
-from sottovoce.privacy.coins import FAILS, by_coins, linked, throw
-from sottovoce.privacy.events import CyclicEvent, Event, GaussianEvent, Levels, cancelled, sheltered
+from sottovoce.privacy.coalitions import Mask, complete, conductances, connected, in_pieces, joint_noise, levels_of
+from sottovoce.privacy.events import CyclicEvent, Event, GaussianEvent, Levels, canceled, sheltered
+from sottovoce.privacy.random_secret_graph import FAILS, by_coins, linked, throw
 from sottovoce.privacy.release import (
     SHORT,
     Attendance,
+    MechanismContext,
+    NoiseTerm,
     Scales,
     SecretPairs,
-    Setting,
-    Source,
-    Together,
+    SharedNoise,
     rounded_up,
 )
+from sottovoce.registry import Chosen, write
 from sottovoce.streams import Streams
 
 CUTS = ("refused", "priced")
@@ -59,7 +59,7 @@ ROWS = 1 << 20
 """Numbers of pairs' noises that are drawn at a time."""
 SPARE = 1.0 + 2.0**-15
 """What a secure release has of its own noise, so that its pairs' noise may be rounded."""
-FEW = 17
+FACTOR_BITS = 17
 """Bits of a factor that is multiplied by another number of up to 9 bits, and is still exact then."""
 
 
@@ -67,7 +67,7 @@ FEW = 17
 
 
 @dataclass(frozen=True)
-class PairsLaw:
+class PairsChoice:
     """Noise that pairs of nodes cancel between them, ρ = `ratio`·max c_jσ_j for each pair.
 
     Attributes
@@ -75,14 +75,16 @@ class PairsLaw:
     ratio : r
     coalition : nodes whose seeds count as known; of version 0.1, where 'secret_pairs' has no number
     graph : who shares a secret with whom; everybody with everybody if not given (in version 0.1: along the links)
-    cut : what to do where k nodes can cut others off from one another: 'refused', or 'priced' as what it is
-    peers : with how many others a node shares a secret, on average, where coins decide with whom; 0 for no coins
-    coins : the number, over 0, that public coins are made from, drawn after it is settled which nodes collude
-    fails : the chance, a part of δ, that the coins leave too few secrets
+    cut : what to do if k nodes can disconnect others: 'refused', or 'priced' (account for the noise that is left)
+    peers : with how many others a node shares a secret, on average, where random bits decide with whom; 0 for no random
+        bits
+    graph_seed : the number, over 0, that public random bits are made from, drawn after it is settled which nodes
+        collude
+    fails : the chance, a part of δ, that the random bits leave too few secrets
 
     Examples
     --------
-    >>> str(PairsLaw(10.0)), str(PairsLaw(3.0, cut="priced")), str(PairsLaw(100.0, peers=180.0, coins=7))
+    >>> str(PairsChoice(10.0)), str(PairsChoice(3.0, cut="priced")), str(PairsChoice(100.0, peers=180.0, graph_seed=7))
     ('pairs(10)', 'pairs(3, cut=priced)', 'pairs(100, peers=180, coins=7)')
     """
 
@@ -91,7 +93,7 @@ class PairsLaw:
     graph: Chosen[int, Any] | None = None
     cut: str = CUTS[0]
     peers: float = 0.0
-    coins: int = 0
+    graph_seed: int = 0
     fails: float = FAILS
 
     def __post_init__(self) -> None:
@@ -101,7 +103,7 @@ class PairsLaw:
             or not all(isinstance(i, int) and i >= 0 for i in self.coalition)
             or self.cut not in CUTS
             or not 0 <= self.peers < math.inf
-            or not (isinstance(self.coins, int) and self.coins >= 0)
+            or not (isinstance(self.graph_seed, int) and self.graph_seed >= 0)
             or not 0 < self.fails < 1
             or (self.peers and (self.graph is not None or self.coalition))
         ):
@@ -118,13 +120,13 @@ class PairsLaw:
         """In a spec."""
         named = {} if self.graph is None else {"graph": str(self.graph)}
         named |= {} if self.cut == CUTS[0] else {"cut": self.cut}
-        told: dict[str, float | str] = dict(named)
-        told |= {"peers": self.peers} if self.peers else {}
-        told |= {"coins": self.coins} if self.coins else {}
-        told |= {"fails": self.fails} if self.fails != FAILS else {}
-        return write("pairs", self.ratio, *self.coalition, **told)
+        options: dict[str, float | str] = dict(named)
+        options |= {"peers": self.peers} if self.peers else {}
+        options |= {"coins": self.graph_seed} if self.graph_seed else {}
+        options |= {"fails": self.fails} if self.fails != FAILS else {}
+        return write("pairs", self.ratio, *self.coalition, **options)
 
-    def on(self, of: Setting) -> "Pairs":
+    def on(self, of: MechanismContext) -> "Pairs":
         """For everybody's c_i and the schedule; where no k is named, as version 0.1 had it: along the links."""
         if of.shape is not None:
             raise SpecError(f"noise law '{self}' does not fit a method that has a schedule of its own for noise")
@@ -145,13 +147,13 @@ class PairsLaw:
         chance = min(1.0, self.peers / max(n - 1, 1))
         law = Pairs(n, float(self.ratio), edges, scale, k, of.attendance)
         if 0 < chance < 1:
-            if not self.coins:
+            if not self.graph_seed:
                 raise SpecError(
-                    f"noise law '{self}' throws coins from no number, so that everybody knew before who shares with "
+                    f"noise law '{self}' has no seed for its random bits, so everyone knew in advance who shares with "
                     "whom, and k nodes could surround any other; draw a number once all nodes are known, and give it: "
                     "'coins=…'"
                 )
-            law = replace(law, chance=chance, coins=self.coins, fails=float(self.fails))
+            law = replace(law, chance=chance, graph_seed=self.graph_seed, fails=float(self.fails))
         law.check(self.cut == "priced")
         return law
 
@@ -186,8 +188,8 @@ class Pairs:
     attendance : who speaks when; None for everybody, always
     coalition : the nodes that do so, where they are named
     uneven : (E,) what each pair's ρ is multiplied by, numbers of 9 bits at most, such as 1.25; None for 1
-    chance : q, with which every two share a seed, where coins decide; 0 for no coins
-    coins, fails : what the coins are made from, and the chance that they leave too few secrets
+    chance : q, with which every two share a seed, where random bits decide; 0 for no random bits
+    graph_seed, fails : what the random bits are made from, and the chance that they leave too few secrets
     """
 
     n: int
@@ -199,14 +201,14 @@ class Pairs:
     coalition: tuple[int, ...] = ()
     uneven: Array | None = None
     chance: float = 0.0
-    coins: int = 0
+    graph_seed: int = 0
     fails: float = 0.0
     secrets: ClassVar[bool] = True
     unit: ClassVar[str] = "gaussian"
 
     def __post_init__(self) -> None:
         """Factors that a secure release can multiply by without rounding."""
-        whole = None if self.uneven is None else np.frexp(self.uneven)[0] * 2.0 ** (SHORT - FEW)
+        whole = None if self.uneven is None else np.frexp(self.uneven)[0] * 2.0 ** (SHORT - FACTOR_BITS)
         if whole is not None and not np.all((whole > 0) & (whole == np.floor(whole))):
             raise SpecError("the factors of single pairs must be over 0, and have 9 bits at most, as 0.5 or 1.25")
 
@@ -219,7 +221,9 @@ class Pairs:
         if self.k is None:
             return self.coalition
         if self.chance:
-            raise PrivacyError("which nodes leave least is not told where coins decide, after they are settled")
+            raise PrivacyError(
+                "the worst coalition is unknown if random bits choose the pairs after the coalition is fixed"
+            )
         _, tau, _ = self._weights(sigma)
         if self.whole and self.attendance is None:
             loudest = [i for i in np.argsort(-tau, kind="stable").tolist() if i != node]
@@ -227,7 +231,7 @@ class Pairs:
         sets, counts = self._sets()
         if self._many(len(sets)):
             raise PrivacyError(
-                f"which {self.k} of {self.n} nodes leave least cannot be told: there are too many of them"
+                f"which {self.k} of {self.n} nodes leave least cannot be determined: there are too many of them"
             )
         mine, best, found = sets[:, node], -1.0, self.coalition
         for coalitions, left in self._gone_through((tau / tau.max()) ** 2, self.ratio**2, sets):
@@ -238,9 +242,9 @@ class Pairs:
         return found
 
     def copies(self, nodes: Sequence[int], times: int, coalition: Sequence[int] = ()) -> "Pairs":
-        """The law of so many copies of these nodes, copy r of the p-th at p·times + r; a coalition's seeds are out.
+        """Return the law of `times` copies of these nodes, copy r of node p at p·times + r, without coalition seeds.
 
-        For who runs many copies of a run side by side, and looks at what the coalition cannot take out of its messages.
+        It is for running many copies of a run in one batch, to measure the noise that a coalition cannot remove.
         """
         place = {node: p for p, node in enumerate(nodes)}
         secret = [
@@ -277,14 +281,14 @@ class Pairs:
     def pairs(self) -> IntArray:
         """(E, 2) who shares a seed with whom, the smaller number first."""
         if self.chance:
-            return throw(self.n, self.chance, self.coins)
+            return throw(self.n, self.chance, self.graph_seed)
         if self.edges is None:
             return np.stack(np.triu_indices(self.n, 1), axis=1)
         return np.sort(self.edges, axis=1)
 
     @cached_property
     def whole(self) -> bool:
-        """Whether everybody shares with everybody, and alike."""
+        """Return whether all nodes share with all others, and equally."""
         if self.chance:
             return False
         return self.uneven is None and (self.edges is None or len(self.edges) == self.n * (self.n - 1) // 2)
@@ -297,7 +301,7 @@ class Pairs:
         return weights + weights.T
 
     def check(self, cuts: bool) -> None:
-        """Refuse what hides nobody, and, unless `cuts` are to be priced, what k nodes can cut to pieces."""
+        """Refuse what hides nobody, and, unless `cuts` are to be accounted, what k nodes can cut to pieces."""
         k = self.k or 0
         if self.n - k < 2:
             raise PrivacyError(
@@ -307,8 +311,8 @@ class Pairs:
         if self.chance:
             if self.attendance is not None:
                 raise PrivacyError(
-                    "where coins decide who shares a secret, everybody must speak in every round: what is left of "
-                    "those who speak is not known otherwise; take activation 'everyone', or let all share with all"
+                    "if random bits decide who shares a secret, every node must be active in every round: else the "
+                    "remaining noise is unknown; use activation 'everyone', or let all share with all"
                 )
             linked(self.n - k, self.chance, self.fails)
             return
@@ -321,14 +325,15 @@ class Pairs:
             cut = next(found, ())
         elif connected(np.ones(self.n), links.astype(np.float64), k) is None:
             raise PrivacyError(
-                f"whether {k} nodes can cut others off from one another in this graph of secrets cannot be told for so "
+                f"whether {k} nodes can cut others off from one another in this graph of secrets cannot be determined "
+                "for so "
                 f"many as {self.n}; let all share with all ('pairs(r)' without a graph), or take a denser graph"
             )
         if cut:
             raise PrivacyError(
                 f"node{'s' * (k > 1)} {', '.join(map(str, cut))} can cut others off from one another in this graph of "
-                "secrets, and leave little of their noise; let all share with all ('pairs(r)' without a graph), take a "
-                "denser graph, or have it priced as what it is with 'cut=priced'"
+                "secrets, and leave little of their noise; let all share with all ('pairs(r)' without a graph), use a "
+                "denser graph, or account for the noise that is left with 'cut=priced'"
             )
 
     def _coalitions(self) -> Iterator[tuple[int, ...]]:
@@ -353,7 +358,7 @@ class Pairs:
         return self.scale, tau, self.ratio * float(tau.max())
 
     def units(self, n: int) -> Scales:
-        """c_iσ_i alike: then no coalition can take more than its share."""
+        """c_iσ_i equally: then no coalition can take more than its share."""
         return (1.0,) * n if self.scale is None else tuple((1.0 / self.scale).tolist())
 
     def apart(self, sigma: Scales) -> Sequence[Hashable]:
@@ -395,7 +400,7 @@ class Pairs:
         return own + self.parts(sigma)[nodes][:, None] * shared
 
     def parts(self, sigma: Scales) -> Array:
-        """ρ/c_i of every node: what its unit noise of a pair is multiplied by."""
+        """ρ/c_i of every node: what its noise term of a pair is multiplied by."""
         c, _, rho = self._weights(sigma)
         return np.asarray(rho / c)
 
@@ -416,7 +421,7 @@ class Pairs:
         wanted = which * self.n + nodes
         found = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
         if not np.array_equal(keys[found], wanted):
-            raise PrivacyError("noise was asked for of a node in a round in which it does not speak by the schedule")
+            raise PrivacyError("a node was to draw noise in a round in which the schedule does not activate it")
         return found
 
     def _by_pair(self, streams: Streams, nodes: IntArray, t: IntArray, m: int) -> Array:
@@ -453,32 +458,32 @@ class Pairs:
 
     @property
     def busiest(self) -> int:
-        """How many unit noises there are at most in one release."""
+        """Return the largest number of noise terms in one release."""
         if self.whole:
             most = self.n if self.attendance is None else int(np.diff(self.attendance.starts).max(initial=0))
             return 1 + most
         return 1 + int(np.bincount(self.pairs.ravel(), minlength=self.n).max())
 
-    def sources(self, nodes: IntArray, t: IntArray, sigma: Scales = ()) -> list[Source]:
+    def noise_terms(self, nodes: IntArray, t: IntArray, sigma: Scales = ()) -> list[NoiseTerm]:
         """A node's own, and what it shares, for a process that makes the noise of all.
 
         A release has (1 + 2⁻¹⁵)σ of its own noise, and what pairs share rounded up by no more than that, to so few bits
         that all products are exact and that the factors of each shared noise are exactly zero together.
         """
         nodes, t = np.asarray(nodes, dtype=np.int64), np.asarray(t, dtype=np.int64)
-        own = Source(np.arange(len(nodes)), nodes, t, np.full(len(nodes), SPARE))
+        own = NoiseTerm(np.arange(len(nodes)), nodes, t, np.full(len(nodes), SPARE))
         factors = self._factors(sigma)
         if not self.whole:
-            return [own, *self._pair_sources(nodes, t, factors)]
+            return [own, *self._pair_terms(nodes, t, factors)]
         rounds, which = np.unique(t, return_inverse=True)
         starts, members = self.speaking(rounds)
         sizes = np.diff(starts)
         self._places(starts, members, which, nodes)
         rows = np.flatnonzero(sizes[which] > 1)
         a, mine = sizes[which[rows]], factors[nodes[rows]]
-        off = rounded_up(mine / np.sqrt(a), FEW)
-        sums = Together(members, np.repeat(rounds, sizes), starts, which[rows], -off)
-        return [own, Source(rows, nodes[rows], t[rows], a * off, shared=True, together=sums)]
+        off = rounded_up(mine / np.sqrt(a), FACTOR_BITS)
+        sums = SharedNoise(members, np.repeat(rounds, sizes), starts, which[rows], -off)
+        return [own, NoiseTerm(rows, nodes[rows], t[rows], a * off, shared=True, shared_terms=sums)]
 
     def _factors(self, sigma: Scales) -> Array:
         """ρ/(c_iσ_i) of every node: its part in a pair, in units of its own noise."""
@@ -487,7 +492,7 @@ class Pairs:
             raise PrivacyError("every node needs noise of its own where pairs of nodes share some; give all a σ over 0")
         return np.asarray(rho / tau)
 
-    def _pair_sources(self, nodes: IntArray, t: IntArray, factors: Array) -> list[Source]:
+    def _pair_terms(self, nodes: IntArray, t: IntArray, factors: Array) -> list[NoiseTerm]:
         """Of every node, one for each pair that it is in, the first of all nodes together, then the second."""
         mine: list[list[tuple[int, int, float]]] = [[] for _ in range(self.n)]
         for e, (i, j) in enumerate(self.pairs.tolist()):
@@ -495,7 +500,7 @@ class Pairs:
             mine[i].append((e, j, times))
             mine[j].append((e, i, -times))
         rounds, which = np.unique(t, return_inverse=True)
-        here, found, bits = self._here(rounds), [], SHORT if self.uneven is None else FEW
+        here, found, bits = self._here(rounds), [], SHORT if self.uneven is None else FACTOR_BITS
         for place in range(max(map(len, mine), default=0)):
             rows = np.array(
                 [
@@ -508,19 +513,19 @@ class Pairs:
             if rows.size:
                 links, _, signs = zip(*(mine[i][place] for i in nodes[rows].tolist()), strict=True)
                 sizes = np.array(signs) * rounded_up(factors[nodes[rows]], bits)
-                found.append(Source(rows, np.array(links), t[rows], sizes, shared=True))
+                found.append(NoiseTerm(rows, np.array(links), t[rows], sizes, shared=True))
         return found
 
-    def with_peers(self, node: int, t: IntArray, sigma: Scales = ()) -> list[Source]:
+    def with_peers(self, node: int, t: IntArray, sigma: Scales = ()) -> list[NoiseTerm]:
         """Of one real node in these rounds: its own noise, and what it really shares with each peer.
 
         Source after source names its `peer`; the address, the pair's number and the round, is the same at both ends.
         """
         t = np.asarray(t, dtype=np.int64)
-        bits = SHORT if self.uneven is None else FEW
+        bits = SHORT if self.uneven is None else FACTOR_BITS
         me, factor = np.full(len(t), node), float(rounded_up(self._factors(sigma)[node : node + 1], bits)[0])
         here = self._here(t)
-        found = [Source(np.arange(len(t)), me, t, np.full(len(t), SPARE))]
+        found = [NoiseTerm(np.arange(len(t)), me, t, np.full(len(t), SPARE))]
         for e in np.flatnonzero(np.any(self.pairs == node, axis=1)).tolist():
             first, second = self.pairs[e].tolist()
             rows = np.flatnonzero(here[:, first] & here[:, second])
@@ -528,7 +533,7 @@ class Pairs:
                 size = factor * (1.0 if self.uneven is None else float(self.uneven[e]))
                 factors = np.full(rows.size, size if node == first else -size)
                 peer = second if node == first else first
-                found.append(Source(rows, np.full(rows.size, e), t[rows], factors, shared=True, peer=peer))
+                found.append(NoiseTerm(rows, np.full(rows.size, e), t[rows], factors, shared=True, peer=peer))
         return found
 
     # --- the account
@@ -552,12 +557,12 @@ class Pairs:
             matrix = self.covariance(sigma=given)
             off = -matrix * (1 - np.eye(self.n))
             left = float(conductances((np.diag(matrix) - off.sum(axis=0))[None], off[None])[0, node])
-            return replace(plain, sigma=plain.sigma * math.sqrt(left), note=cancelled(self.coalition))
+            return replace(plain, sigma=plain.sigma * math.sqrt(left), note=canceled(self.coalition))
         if not sigma:
             assert self.scale is not None
             sigma = tuple((plain.sigma * self.scale[node] / self.scale).tolist())
         left_of = self.left(sigma)
-        inorder = isinstance(plain, CyclicEvent)  # which record is used in which round is not told apart here
+        inorder = isinstance(plain, CyclicEvent)  # which round uses which record does not matter here
         slack = self.fails if self.chance else 0.0
         note = sheltered(self.k, left_of.exact and not (inorder and self.attendance is not None), slack)
         levels, rounds = left_of.levels[node] if left_of.levels else (), plain.rounds
@@ -611,7 +616,8 @@ class Pairs:
             found = connected(d, rho2 * self.shares, k)
             if found is None:
                 raise PrivacyError(
-                    f"what the worst {k} of {self.n} nodes leave cannot be told for this graph of secrets; let all "
+                    f"what the worst {k} of {self.n} nodes leave cannot be determined for this graph of secrets; let "
+                    "all "
                     "share with all ('pairs(r)' without a graph), or take a denser graph"
                 )
             return Left((math.sqrt(found),) * self.n, (), (), False)
@@ -627,7 +633,7 @@ class Pairs:
                 coalitions[np.arange(len(some))[:, None], np.array(some)] = True
             honest = sets[:, None, :] & ~coalitions
             if self.whole:
-                yield coalitions, together(d, rho2, honest)
+                yield coalitions, joint_noise(d, rho2, honest)
             else:
                 flat = honest.reshape(-1, self.n)
                 weights = rho2 * self.shares * flat[:, :, None] * flat[:, None, :]
@@ -649,11 +655,12 @@ class Pairs:
             for s, speaking in enumerate(sets):
                 for i in np.flatnonzero(speaking).tolist():
                     gone = [j for j in order.tolist() if speaking[j] and j != i][:k]
-                    left[s, 0, i] = together(d, rho2, _without(speaking, gone))[i]
+                    left[s, 0, i] = joint_noise(d, rho2, _without(speaking, gone))[i]
         else:
             raise PrivacyError(
-                f"what the worst {k} of {self.n} nodes leave of {len(sets):,} different sets of speakers cannot be "
-                "told for this graph of secrets; let all share with all ('pairs(r)' without a graph), or let everybody "
+                f"what the worst {k} of {self.n} nodes leave of {len(sets):,} different sets of active nodes cannot be "
+                "determined for this graph of secrets; let all share with all ('pairs(r)' without a graph), or let "
+                "everybody "
                 "speak in every round"
             )
         found = [

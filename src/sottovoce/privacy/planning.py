@@ -3,11 +3,11 @@
 For who has public numbers only: how many records, how many rounds, how likely a node is to speak in one of them.
 """
 
-from sottovoce import within
+from sottovoce import limits
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import calibration
-from sottovoce.privacy.accounting import Account, price
-from sottovoce.privacy.events import Priced
+from sottovoce.privacy.accounting import Account, compute_epsilon
+from sottovoce.privacy.events import AccountedEvent
 from sottovoce.privacy.release import ADVERSARIES, Adversary, Transcript
 from sottovoce.privacy.sampling import SAMPLINGS, Sampling, always
 
@@ -36,7 +36,7 @@ def account(
     clip : L, the bound on a record's subgradient
     delta : δ
     activity : the probability that the node speaks in a round
-    adversary : who is watching
+    adversary : the adversary
 
     Examples
     --------
@@ -44,7 +44,7 @@ def account(
     >>> round(found.epsilon, 2), round(found.epsilon_lower, 2), round(found.epsilon_rdp, 2)
     (2.22, 2.19, 3.62)
     """
-    return price([_seen(sampling, records, rounds, sigma, clip, activity, adversary)], delta)
+    return compute_epsilon([_seen(sampling, records, rounds, sigma, clip, activity, adversary)], delta)
 
 
 def calibrate(
@@ -76,11 +76,11 @@ def _seen(
     clip: float,
     activity: float,
     adversary: Adversary | str,
-) -> Priced:
-    within.check_count("the number of records", records, within.RECORDS)
-    within.check_count("the number of rounds", rounds, within.ROUNDS, 0)
-    within.check_length("the bound on a subgradient", clip)
-    within.check_length("σ (sigma)", sigma, PrivacyError)
+) -> AccountedEvent:
+    limits.check_count("the number of records", records, limits.RECORDS)
+    limits.check_count("the number of rounds", rounds, limits.ROUNDS, 0)
+    limits.check_length("the bound on a subgradient", clip)
+    limits.check_length("σ (sigma)", sigma, PrivacyError)
     picked = SAMPLINGS.read(sampling) if isinstance(sampling, str) else sampling
     watching = ADVERSARIES.read(adversary) if isinstance(adversary, str) else adversary
     return watching.seen(picked.event(records, clip, sigma, rounds, always(rounds)), activity)

@@ -37,17 +37,17 @@ class Tails(NamedTuple):
 
 @dataclass(frozen=True)
 class Pair(ABC):
-    """Two laws between which one round of a mechanism asks to distinguish, known by the tails of their loss."""
+    """The two output distributions of one round of a mechanism, given by the tails of their privacy loss."""
 
     multiplier: float
     """z, the noise over the sensitivity; 0 is no noise, for which ε is infinite and there are no tails."""
     symmetric: ClassVar[bool] = True
-    """Whether exchanging P and Q mirrors the loss; if so only t ≥ 0 is ever asked for."""
+    """Whether exchanging P and Q mirrors the loss; if so only t ≥ 0 is ever evaluated."""
     bounded: ClassVar[bool] = False
     """Whether no loss is over 1/z: pure DP, which adds up."""
 
     def __post_init__(self) -> None:
-        """What has no known price is an error."""
+        """What has no known cost is an error."""
         if not 0 <= self.multiplier < math.inf:
             raise PrivacyError(f"a noise multiplier is finite and not negative, not {self.multiplier}")
 
@@ -56,7 +56,7 @@ class Pair(ABC):
         """P(ℓ > t) and e^t Q(ℓ > t)."""
 
     @property
-    def realised(self) -> "Pair":
+    def realized(self) -> "Pair":
         """A pair that one round of the mechanism really produces: nothing below its profile can be promised."""
         return self
 
@@ -66,7 +66,7 @@ class Pair(ABC):
         return None
 
     def guess(self, apart: float) -> float:
-        """About which multiplier a round has that tells as much as two normal laws so far apart, if rounds are many."""
+        """Estimate the multiplier of a round that reveals as much as two normal laws this far apart."""
         return 1.0 / apart
 
     @property
@@ -82,8 +82,8 @@ class Pair(ABC):
     def delta(self, epsilon: Array | float) -> Array:
         """The profile δ(ε); below 0 by symmetry, δ(ε) = 1 − e^ε + e^ε δ(−ε) (Dong, Roth and Su 2022)."""
         at = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
-        ask = np.abs(at) if self.symmetric else np.maximum(at, self.least)
-        p, q, _ = self.tails(ask)
+        points = np.abs(at) if self.symmetric else np.maximum(at, self.least)
+        p, q, _ = self.tails(points)
         above = np.maximum(p - q, 0.0)
         if self.symmetric:
             return np.where(at >= 0, above, -np.expm1(np.minimum(at, 0.0)) + np.exp(np.minimum(at, 0.0)) * above)
@@ -107,7 +107,7 @@ class FixedPair(_Sampled):
     """Fixed-size sampling without replacement, replace-one: the symmetrised pair, valid under composition.
 
     For e^ε ≥ 1 its profile is γ δ_Gauss(ε'), e^ε' = 1 + (e^ε − 1)/γ, which every instance obeys: by advanced joint
-    convexity H_α(P‖P') = γ H_α'(N(g) ‖ a mixture of Gaussians with centres within 2L/b of g), and H is convex in its
+    convexity H_α(P‖P') = γ H_α'(N(g) ‖ a mixture of Gaussians with centers within 2L/b of g), and H is convex in its
     second argument. Below 1 the profile of the pair exchanged is the same, whence the mirror image (the operator C_γ
     of Dong, Roth and Su 2022). A profile that bounds every instance from above is that of a dominating pair, and
     dominating pairs compose (Zhu, Dong and Wang 2022, Theorem 10). At rate 1 it is the Gaussian mechanism itself.
@@ -123,9 +123,9 @@ class FixedPair(_Sampled):
         return _removed(self.rate, self.multiplier, t)
 
     @property
-    def realised(self) -> Pair:
+    def realized(self) -> Pair:
         """Linear losses do that; at rate 1, N(1/2) against N(−1/2), which is symmetric."""
-        return RealisedPair(self.multiplier, self.rate) if self.rate < 1.0 else PoissonPair(2.0 * self.multiplier)
+        return RealizedPair(self.multiplier, self.rate) if self.rate < 1.0 else PoissonPair(2.0 * self.multiplier)
 
     def guess(self, apart: float) -> float:
         """The loss is about γ(e^{x/z − 1/2z²} − 1), x normal: its variance is γ²(e^{1/z²} − 1)."""
@@ -139,7 +139,7 @@ class FixedPair(_Sampled):
 
 
 @dataclass(frozen=True)
-class RealisedPair(_Sampled):
+class RealizedPair(_Sampled):
     """A pair that fixed-size sampling really produces: the target at +L e against −L e, all other records at −L e."""
 
     symmetric: ClassVar[bool] = False
@@ -159,7 +159,7 @@ class PoissonPair(_Sampled):
     """Poisson sampling, replace-one: (1−γ)N(0,z²) + γN(+1,z²) against (1−γ)N(0,z²) + γN(−1,z²).
 
     A record that is left out adds 0, so the pair is (1−γ)N(0) + γN(u) against (1−γ)N(0) + γN(v), |u|, |v| ≤ 1. Under
-    N(0) the profile is the price of a spread option, E[((1−γ)(1−α) + γe^s − αγe^w)₊], s = ⟨u,x⟩ − |u|²/2 and w the
+    N(0) the profile is the cost of a spread option, E[((1−γ)(1−α) + γe^s − αγe^w)₊], s = ⟨u,x⟩ − |u|²/2 and w the
     same of v; by Gaussian interpolation it grows with |u| and |v| and falls with ⟨u,v⟩, so u = −v of length 1 is the
     worst at every α at once.
 
@@ -214,7 +214,7 @@ class ResponsePair(Pair):
         )
 
     @property
-    def realised(self) -> Pair:
+    def realized(self) -> Pair:
         """On one number."""
         return LaplacePair(self.multiplier)
 
@@ -226,7 +226,7 @@ class ResponsePair(Pair):
 
 @dataclass(frozen=True)
 class LaplacePair(Pair):
-    """Laplace noise on one number, scale z for sensitivity 1: realised, so a lower bound.
+    """Laplace noise on one number, scale z for sensitivity 1: realized, so a lower bound.
 
     Examples
     --------
@@ -249,7 +249,7 @@ class LaplacePair(Pair):
 
     @property
     def atom(self) -> float:
-        """Outside of the two centres the loss is the same everywhere."""
+        """Outside of the two centers the loss is the same everywhere."""
         return 1.0 / self.multiplier
 
 

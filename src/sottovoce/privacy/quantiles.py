@@ -1,8 +1,9 @@
-"""A share of the budget for the range of a regression's targets: how many of them are where, let out once.
+"""A share of the budget for the range of a regression's targets: how many of them are where, released once.
 
 Public bounds of targets are often far too wide, and noise is in proportion to them. So [−1, 1], which stands for the
 public range, is cut into 4 equal cells, each of these into 4 again, five times: 1,024 cells in the end, fixed before
-anybody looks. Of a unit's target y five things are let out together, in which of the 4, 16, …, 1,024 cells it is:
+anyone reads the data. Of a unit's target y five things are released together, in which of the 4, 16, …, 1,024 cells it
+is:
 
     φ(y) = √(s/10) (e_4(y), e_16(y), …, e_1024(y))        e_k(y): 1 at the cell of y, 0 at the other k − 1
 
@@ -14,19 +15,18 @@ entry of each part; numbers of records are public here, and what is accounted is
 *People.* A person counts with the mean over their rows, of each part a vector p of shares that add up to 1, and
 ‖p − p'‖² = ‖p‖² + ‖p'‖² − 2⟨p, p'⟩ ≤ 2 for two such vectors: the same bound, without any clipping.
 
-Each node lets out the mean of φ over its units with the noise z₁/q_i in every number, as it does moments
-(`privacy.moments`): a Gaussian mechanism that takes the share s of the budget, the rounds being calibrated for all of
-it together. Coarse cells tell where targets are at all, whatever the bounds; fine ones where their range ends. What is
-made of the counts is post-processing, and told in `run.targets`.
+The noise, and what it costs, are those of every one-shot release (`privacy.one_shot`). Coarse cells show where targets
+are at all, whatever the bounds; fine ones where their range ends. What is made of the counts is post-processing, and
+found in `run.target_range`.
 """
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from sottovoce.errors import SpecError
-from sottovoce.notation import Choices, write
-from sottovoce.privacy.calibration import Noise
-from sottovoce.privacy.moments import MOST, one_release
+from sottovoce.privacy.one_shot import MAX_SHARE, OneShot
+from sottovoce.registry import Choices, write
 
 BRANCHES, LEVELS = 4, 5
 """Cells that each cell is cut into, and how often."""
@@ -34,12 +34,12 @@ CELLS = tuple(BRANCHES**level for level in range(1, LEVELS + 1))
 
 
 @dataclass(frozen=True)
-class Quantiles:
+class Quantiles(OneShot):
     """Counts of targets in public cells, for a share of μ².
 
     Attributes
     ----------
-    share : s; 0 where nothing is let out
+    share : s; 0 where nothing is released
 
     Examples
     --------
@@ -48,13 +48,14 @@ class Quantiles:
     """
 
     share: float = 0.0
+    targets: ClassVar[str] = "real"
 
     def __post_init__(self) -> None:
         """A share that leaves something for the rounds."""
-        if not 0 <= self.share <= MOST:
+        if not 0 <= self.share <= MAX_SHARE:
             raise SpecError(
                 f"'{write('quantiles', self.share)}' is malformed; write 'quantiles(share)' with a share of the budget "
-                f"that is not negative, {MOST:g} at most"
+                f"that is not negative, {MAX_SHARE:g} at most"
             )
 
     def __str__(self) -> str:
@@ -71,26 +72,14 @@ class Quantiles:
         """What entries of φ are, where they are not 0."""
         return math.sqrt(self.share / (2.0 * LEVELS))
 
-    @property
-    def clip(self) -> float:
-        """Half of how far φ of one unit can move."""
-        return math.sqrt(self.share) / 2.0
-
     def width(self, features: int = 0) -> int:
-        """How many numbers are let out, whatever the records have."""
+        """Return how many numbers are released; it does not depend on the records."""
         return sum(CELLS)
-
-    def needed(self, noise: Noise, delta: float) -> float:
-        """z₁ of a budget: the noise that a node adds to each number of its mean is z₁/q."""
-        return one_release(noise, delta, self)
-
-
-NO_QUANTILES = Quantiles()
 
 
 def _quantiles(share: float = 0.0) -> Quantiles:
     return Quantiles(float(share))
 
 
-QUANTILES: Choices[Quantiles] = Choices("quantiles", {"none": lambda: NO_QUANTILES, "quantiles": _quantiles})
+QUANTILES: Choices[Quantiles] = Choices("quantiles", {"none": Quantiles, "quantiles": _quantiles})
 """'none', or 'quantiles(share)'."""

@@ -6,23 +6,24 @@ a record depends on its own node's (q_i, b, L, σ_i) and on the number K_i of ro
 nothing else (where records come in a fixed order: on which rounds those were). An `Event` says all of that. The
 sampler, the clip and the noise of the event are the fields from which the draws are made: they cannot drift apart.
 
-*The adversary*: who is watching. A guarantee means nothing without this name beside it. It says what it sees, on what a
-guarantee against it rests, which runs can claim to be safe from it and no more, and how it sees a node of which it is
-only known how likely it is to speak.
+*The adversary*: no guarantee has a meaning without it. An adversary defines what it sees, the assumptions of a
+guarantee against it, the runs that can have one, and how to account for a node of which only the activation probability
+is known.
 
-*The law of the noise*: how it is drawn, and what its draws come to for the accountant, in one object. What a spec holds
-is a choice (`LAWS`): ``gaussian``, ``laplace``, ``pairs(ratio, graph=…)`` or ``tree``. Once graph, method, sampling,
-sizes and schedule are known (a `Setting`) it makes the law that runs:
+*The noise mechanism*: how noise is drawn and how it is accounted, in one object. A spec holds a choice (`LAWS`):
+``gaussian``, ``laplace``, ``pairs(ratio, graph=…)`` or ``tree``. Once graph, method, sampling, sizes and schedule are
+known (a `MechanismContext`) it makes the law that runs:
 
 `Gaussian`: fresh and independent at every node in every round, with one σ_i: the paper's, and the default.
 `Shaped`: Gaussian whose scale, and whose share of the subgradient in what is released, change from round to round.
 `Laplace`: the same with Laplace noise, for pure ε.
-`Pairs`: Gaussian with a part that pairs of nodes cancel between them, for who lacks their seeds (see `pairs`).
-`Tree`: Gaussian prefix-sum noise along a binary tree (Kairouz et al. 2021), for records used in a fixed order.
-`Objective`: Gaussian noise on the linear term of an objective that is then minimised (see `objective`).
+`Pairs`: Gaussian with a part that pairs of nodes cancel between them, for adversaries without their seeds (see
+`pairs`). `Tree`: Gaussian prefix-sum noise along a binary tree (Kairouz et al. 2021), for records used in a fixed
+order. `Objective`: Gaussian noise on the linear term of an objective that is then minimized (see `objective`).
 
 σ_i scales every law linearly: calibration relies on it. A law draws in two ways: `draw` gives floating-point noise, for
-simulations; `sources` says of which unit noises a release is made, and a secure run adds exactly those to an exact sum.
+simulations; `noise_terms` says of which noise terms a release is made, and a secure run adds exactly those to an exact
+sum.
 """
 
 import math
@@ -35,26 +36,26 @@ import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import PrivacyError, SpecError
-from sottovoce.notation import Choices, within
-from sottovoce.privacy.compound import ObjectiveEvent
+from sottovoce.privacy.composite_events import ObjectiveEvent
 from sottovoce.privacy.events import (
     SHAPED,
+    AccountedEvent,
     CyclicEvent,
     Event,
     FullEvent,
     GaussianEvent,
     Hidden,
     LaplaceEvent,
-    Priced,
-    Seldom,
+    RandomParticipation,
     TreeEvent,
 )
-from sottovoce.privacy.objective import BLUR
+from sottovoce.privacy.objective import NOISE_SCALE
 from sottovoce.privacy.sampling import Cyclic, Sampling, Turns
+from sottovoce.registry import Choices, within
 from sottovoce.streams import Streams
 
 if TYPE_CHECKING:
-    from sottovoce.privacy.pairs import PairsLaw
+    from sottovoce.privacy.pairs import PairsChoice
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Adversary:
         """Its name, and who helps it where that matters."""
         return f"'{self}'"
 
-    def seen(self, event: Event, activity: float = 1.0) -> Priced:
+    def seen(self, event: Event, activity: float = 1.0) -> AccountedEvent:
         """What it sees of a node that speaks in each of `event.rounds` rounds with a probability."""
         raise PrivacyError(f"'{self}' cannot be accounted for this algorithm: {self.refusal}; use 'transcript'")
 
@@ -111,9 +112,9 @@ class Transcript(Adversary):
         """All there is."""
         return "every message of every node, and who was active in every round"
 
-    def seen(self, event: Event, activity: float = 1.0) -> Priced:
+    def seen(self, event: Event, activity: float = 1.0) -> AccountedEvent:
         """Who spoke is seen: a sleeping round releases nothing, an active one is a release."""
-        return Seldom(event, activity)
+        return RandomParticipation(event, activity)
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class HiddenParticipation(Adversary):
         """Not whose they are."""
         return "messages that cannot be linked to the node that sent them"
 
-    def seen(self, event: Event, activity: float = 1.0) -> Priced:
+    def seen(self, event: Event, activity: float = 1.0) -> AccountedEvent:
         """Every round is a release, at a smaller rate."""
         return Hidden(event, activity)
 
@@ -267,7 +268,7 @@ ADVERSARIES: Choices[Adversary] = Choices(
 )
 
 
-def refuse_unless_runnable(adversary: Adversary, secrets: bool = False, nodes: int = 2) -> None:
+def check_runnable(adversary: Adversary, secrets: bool = False, nodes: int = 2) -> None:
     """A run may only be made under an adversary that its messages really face.
 
     Noise that pairs of nodes cancel is worth what it is only where their seeds are secret.
@@ -283,8 +284,8 @@ def refuse_unless_runnable(adversary: Adversary, secrets: bool = False, nodes: i
         )
 
 
-class Source(NamedTuple):
-    """One unit noise in each of some releases.
+class NoiseTerm(NamedTuple):
+    """One noise term in each of some releases.
 
     Attributes
     ----------
@@ -294,7 +295,7 @@ class Source(NamedTuple):
         the product is exact
     shared : whether it is a secret of several nodes
     peer : the one other node that knows it, where it is the real secret of a pair
-    together : unit noises of which releases have the sum besides, times a factor of their own; None for none
+    shared_terms : noise terms of which releases have the sum besides, times a factor of their own; None for none
     """
 
     rows: IntArray
@@ -303,18 +304,18 @@ class Source(NamedTuple):
     factors: Array
     shared: bool = False
     peer: int | None = None
-    together: "Together | None" = None
+    shared_terms: "SharedNoise | None" = None
 
 
-class Together(NamedTuple):
-    """Sums of unit noises, of which several releases have the same one.
+class SharedNoise(NamedTuple):
+    """Sums of noise terms, of which several releases have the same one.
 
     Attributes
     ----------
-    owners, rounds : the addresses of all unit noises, sum after sum
+    owners, rounds : the addresses of all noise terms, sum after sum
     starts : (sums + 1,) where each sum begins
-    which : which of the sums each of the source's releases has
-    factors : what it is multiplied by there, as in `Source`
+    which : the sum that each of the noise term's releases has
+    factors : what it is multiplied by there, as in `NoiseTerm`
     """
 
     owners: IntArray
@@ -344,13 +345,13 @@ Scales = tuple[float, ...]
 """σ_i of every node; empty where a law does not need to know the others'."""
 
 
-class Law(Protocol):
-    """A way to make noise; everybody's σ is told where what a node's noise is worth depends on the others'."""
+class NoiseMechanism(Protocol):
+    """A noise mechanism; it gets all nodes' σ, since the protection of one node may depend on the others' noise."""
 
     secrets: ClassVar[bool]
     """Whether pairs of nodes share seeds: what two of them cancel has one scale, no worth once they are out."""
     unit: ClassVar[str]
-    """The law of one unit noise: 'gaussian', with variance 1, or 'laplace', with scale 1."""
+    """The law of one noise term: 'gaussian', with variance 1, or 'laplace', with scale 1."""
 
     def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: Scales) -> Array:
         """A row of noise for each pair (node, round)."""
@@ -358,8 +359,8 @@ class Law(Protocol):
     def share(self, t: IntArray) -> Array:
         """How much noise, in units of σ, goes with ĝ itself: the spread over the gain, for each round."""
 
-    def sources(self, nodes: IntArray, t: IntArray, sigma: Scales = ()) -> list[Source]:
-        """The unit noises of which the noise of each pair (node, round) is made, in units of its scale."""
+    def noise_terms(self, nodes: IntArray, t: IntArray, sigma: Scales = ()) -> list[NoiseTerm]:
+        """The noise terms of which the noise of each pair (node, round) is made, in units of its scale."""
 
     def event(self, node: int, plain: GaussianEvent, sigma: Scales = ()) -> Event:
         """What a node must account for, given what it would be for independent Gaussian noise of its σ_i."""
@@ -368,7 +369,7 @@ class Law(Protocol):
         """σ_i of the n nodes relative to one another, where it is to be found how much noise is needed."""
 
     def apart(self, sigma: Scales) -> Sequence[Hashable] | None:
-        """What tells nodes apart beside their records, rounds and σ_i, one thing a node; None where nothing does."""
+        """Return what else distinguishes nodes than records, rounds and σ_i, a value a node; None if nothing does."""
 
 
 @dataclass(frozen=True)
@@ -389,7 +390,7 @@ class Gaussian:
         """σ, always."""
         return np.ones(len(t))
 
-    def sources(self, nodes: IntArray, t: IntArray, sigma: Scales = ()) -> list[Source]:
+    def noise_terms(self, nodes: IntArray, t: IntArray, sigma: Scales = ()) -> list[NoiseTerm]:
         """One, a node's own."""
         return [_own(nodes, t)]
 
@@ -398,7 +399,7 @@ class Gaussian:
         return plain
 
     def units(self, n: int) -> Scales:
-        """All alike."""
+        """All equally."""
         return (1.0,) * n
 
     def apart(self, sigma: Scales) -> None:
@@ -406,9 +407,9 @@ class Gaussian:
         return
 
 
-def _own(nodes: IntArray, t: IntArray) -> Source:
-    """A unit noise of its own for each pair (node, round)."""
-    return Source(np.arange(len(nodes)), nodes, t, np.ones(len(nodes)))
+def _own(nodes: IntArray, t: IntArray) -> NoiseTerm:
+    """A noise term of its own for each pair (node, round)."""
+    return NoiseTerm(np.arange(len(nodes)), nodes, t, np.ones(len(nodes)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -428,7 +429,7 @@ class Shaped:
         """Of gain·(ĝ + share·ν): the gain is public, and may be taken afterwards."""
         return np.asarray((self.spread / self.gain)[np.asarray(t) - 1])
 
-    def sources(self, nodes: IntArray, t: IntArray, sigma: Scales = ()) -> list[Source]:
+    def noise_terms(self, nodes: IntArray, t: IntArray, sigma: Scales = ()) -> list[NoiseTerm]:
         """One, a node's own."""
         return [_own(nodes, t)]
 
@@ -441,7 +442,7 @@ class Shaped:
         return replace(plain, sigma=plain.sigma * math.sqrt(len(weights) / math.fsum(weights)), note=SHAPED)
 
     def units(self, n: int) -> Scales:
-        """All alike."""
+        """All equally."""
         return (1.0,) * n
 
     def apart(self, sigma: Scales) -> None:
@@ -510,7 +511,7 @@ class Tree:
         """σ, always."""
         return np.ones(len(t))
 
-    def sources(self, nodes: IntArray, t: IntArray, sigma: Scales = ()) -> list[Source]:
+    def noise_terms(self, nodes: IntArray, t: IntArray, sigma: Scales = ()) -> list[NoiseTerm]:
         """The tree nodes in which the prefix of round t differs from the one before.
 
         Of s = …1000 that is the node of its last 1, added, and those of the ones of s − 1 = …0111 below it, taken away.
@@ -525,7 +526,7 @@ class Tree:
             new = last[rows] == level
             ends = np.where(new, s[rows], (s[rows] - 1) >> level << level)
             factors = np.where(new, 1.0, -1.0)
-            found.append(Source(rows, np.full(len(rows), level), first[rows] + ends, factors))
+            found.append(NoiseTerm(rows, np.full(len(rows), level), first[rows] + ends, factors))
         return found
 
     def event(self, node: int, plain: GaussianEvent, sigma: Scales = ()) -> Event:
@@ -535,7 +536,7 @@ class Tree:
         return TreeEvent(plain.records, plain.batch, plain.clip, plain.sigma, plain.rounds, uses=plain.uses)
 
     def units(self, n: int) -> Scales:
-        """All alike."""
+        """All equally."""
         return (1.0,) * n
 
     def apart(self, sigma: Scales) -> Sequence[Hashable]:
@@ -545,14 +546,14 @@ class Tree:
 
 @dataclass(frozen=True)
 class Objective(Gaussian):
-    """N(0, σ² I) for the linear term of F; what the minimiser gives away besides that noise is `extra`."""
+    """N(0, σ² I) for the linear term of F; what the minimizer gives away besides that noise is `extra`."""
 
     extra: float
 
     def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: Scales) -> Array:
-        """The noise, and behind it what blurs the minimiser, in units of how far that may be from the true one."""
-        blur = BLUR * streams.normals(nodes, np.asarray(t) + 1, m) * (np.take(sigma, nodes) > 0)[:, None]
-        return np.concatenate([super().draw(streams, nodes, t, m, sigma), blur], axis=1)
+        """Return the noise, then the extra noise on the minimizer, in units of the minimizer's largest error."""
+        noise_rtol = NOISE_SCALE * streams.normals(nodes, np.asarray(t) + 1, m) * (np.take(sigma, nodes) > 0)[:, None]
+        return np.concatenate([super().draw(streams, nodes, t, m, sigma), noise_rtol], axis=1)
 
     def event(self, node: int, plain: GaussianEvent, sigma: Scales = ()) -> Event:
         """The noise as on a mean of all gradients, and the extra ε."""
@@ -589,17 +590,17 @@ class Attendance(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
-    """What a law may want to know of the run that it is for.
+class MechanismContext:
+    """What a noise mechanism may use of its run.
 
     Attributes
     ----------
-    graph : who is linked with whom
+    graph : the links between nodes
     shape : gain and spread, of a method with a schedule of its own for noise
     sampling, sizes, m : how records are picked, q_i, and how many numbers there are in a release
-    adversary : who is watching
+    adversary : the adversary
     scale : c_i, the public factor on node i's release; all ones if not given
-    attendance : who speaks when; everybody, always, if not given
+    attendance : the active nodes of each round; all nodes in all rounds if not given
     """
 
     graph: Graph
@@ -612,35 +613,35 @@ class Setting:
     attendance: Attendance | None = None
 
 
-class LawChoice(Protocol):
+class MechanismChoice(Protocol):
     """A law as a spec holds it."""
 
-    def on(self, of: Setting) -> Law:
+    def on(self, of: MechanismContext) -> NoiseMechanism:
         """The law that runs."""
 
 
 @dataclass(frozen=True)
-class GaussianLaw:
+class GaussianChoice:
     """Independent Gaussian noise, in the method's own shape where it has one."""
 
     def __str__(self) -> str:
         """In a spec."""
         return "gaussian"
 
-    def on(self, of: Setting) -> Law:
+    def on(self, of: MechanismContext) -> NoiseMechanism:
         """Plain or shaped."""
         return Gaussian() if of.shape is None else Shaped(*of.shape)
 
 
 @dataclass(frozen=True)
-class LaplaceLaw:
+class LaplaceChoice:
     """Laplace noise in the shape of a method that has one."""
 
     def __str__(self) -> str:
         """In a spec."""
         return "laplace"
 
-    def on(self, of: Setting) -> Law:
+    def on(self, of: MechanismContext) -> NoiseMechanism:
         """Over m coordinates."""
         if of.shape is None:
             raise SpecError(
@@ -650,14 +651,14 @@ class LaplaceLaw:
 
 
 @dataclass(frozen=True)
-class TreeLaw:
+class TreeChoice:
     """Noise along a binary tree over the batches of a pass."""
 
     def __str__(self) -> str:
         """In a spec."""
         return "tree"
 
-    def on(self, of: Setting) -> Law:
+    def on(self, of: MechanismContext) -> NoiseMechanism:
         """Over the batches of the one node."""
         if of.shape is not None:
             raise SpecError(f"noise law '{self}' does not fit a method that has a schedule of its own for noise")
@@ -673,14 +674,14 @@ def _pairs(
     peers: float = 0.0,
     coins: int = 0,
     fails: float = 1e-9,
-) -> "PairsLaw":
-    from sottovoce.privacy.pairs import PairsLaw  # a chapter of its own, for those who need it
+) -> "PairsChoice":
+    from sottovoce.privacy.pairs import PairsChoice  # loaded only if needed
 
-    return PairsLaw(ratio, nodes, within("graph", graph) if graph else None, cut, peers, coins, fails)
+    return PairsChoice(ratio, nodes, within("graph", graph) if graph else None, cut, peers, coins, fails)
 
 
-LAWS: Choices[LawChoice] = Choices(
-    "noise law", {"gaussian": GaussianLaw, "laplace": LaplaceLaw, "pairs": _pairs, "tree": TreeLaw}
+LAWS: Choices[MechanismChoice] = Choices(
+    "noise law", {"gaussian": GaussianChoice, "laplace": LaplaceChoice, "pairs": _pairs, "tree": TreeChoice}
 )
 
 
@@ -690,23 +691,23 @@ NodeTurns = Callable[[int], IntArray]
 
 @dataclass(frozen=True)
 class Release:
-    """What every node lets out, and against whom.
+    """What every node releases, and against whom.
 
     Attributes
     ----------
     sampling : how the records of a round are picked
     clip : L, the norm to which every record's subgradient is clipped
     sigma : σ_i, one for each node; zeros for no noise, which protects nobody
-    adversary : who is watching
+    adversary : the adversary
     law : how the noise is made from σ
-    before : what is let out of the same records once, before the first round, if anything is
+    before : what is released of the same records once, before the first round, if anything is
     """
 
     sampling: Sampling
     clip: float
     sigma: tuple[float, ...]
     adversary: Adversary
-    law: Law = field(default_factory=Gaussian)
+    law: NoiseMechanism = field(default_factory=Gaussian)
     before: "Release | None" = None
 
     def __post_init__(self) -> None:
@@ -759,17 +760,17 @@ class Release:
         return found
 
     def _apart(self, timed: bool) -> list[Sequence[Hashable]]:
-        """What tells the events of nodes with as many records and rounds apart; `timed`, in which rounds they speak."""
-        told = [self.sigma, self.law.apart(self.sigma)]
+        """Return what distinguishes events of nodes with equal records and rounds; `timed` adds their active rounds."""
+        parts = [self.sigma, self.law.apart(self.sigma)]
         if timed and isinstance(self.sampling, Cyclic):
-            told.append(range(len(self.sigma)))
+            parts.append(range(len(self.sigma)))
         before = [] if self.before is None else self.before._apart(False)
-        return [each for each in (*told, *before) if each is not None]
+        return [each for each in (*parts, *before) if each is not None]
 
 
 @dataclass(frozen=True)
 class Draws:
-    """The randomness of a run, as an engine asks for it; a test may put its own in its place."""
+    """The randomness of a run, as an engine draws it; a test may replace it."""
 
     release: Release
     streams: Streams

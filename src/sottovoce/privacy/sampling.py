@@ -18,13 +18,13 @@ import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import SpecError
-from sottovoce.notation import Choices, write
 from sottovoce.privacy.events import CyclicEvent, FixedEvent, FullEvent, GaussianEvent, PoissonEvent
+from sottovoce.registry import Choices, write
 
 Uniforms = Callable[[int, int], Array]
 """(first, count) -> that stretch of one node's stream of uniforms in one round."""
 Turns = Callable[[], IntArray]
-"""The rounds in which a node spoke, found when asked for."""
+"""A function that returns the active rounds of a node."""
 
 
 def always(rounds: int) -> Turns:
@@ -42,9 +42,9 @@ class Sampling(Protocol):
         """b, the public (expected) batch size and divisor at a node with q records."""
 
     def event(self, records: int, clip: float, sigma: float, rounds: int, turns: Turns | None = None) -> GaussianEvent:
-        """What Gaussian noise on the means of such picks is accounted as, for a node that spoke in so many rounds.
+        """Return the event of Gaussian noise on the means of such batches, for a node active in this many rounds.
 
-        Where it matters in which ones, `turns` tells; if it is not known, every round may have had the same records.
+        If it matters in which rounds, `turns` gives them; without it, every round may have used the same records.
         """
 
     @property

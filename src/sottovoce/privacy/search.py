@@ -1,6 +1,6 @@
 """The best of a random number of runs: what private tuning costs (Papernot and Steinke 2022).
 
-A run Q trains one of several plans, picked by chance, and gives it a score; a search makes K runs and lets out the best
+A run Q trains one of several plans, picked by chance, and gives it a score; a search makes K runs and releases the best
 one, with its score, and nothing else: not the others, and not K. Published are neither how many there were nor how long
 it took. K has a truncated negative binomial law with parameters η > −1 and 0 < γ < 1, settled before:
 
@@ -11,7 +11,7 @@ the search is ((1 + η)ε₁ + ε, E[K]·D(ε))-DP for every ε ≥ 0.
 
 *Proof.* Let scores decide without ties (chance decides between equals). f(x) = E[x^K] has the derivative
 f'(x) = f'(1)·(γ/(1 − (1 − γ)x))^(1+η), which grows up to f'(1) = E[K]. The best run has the density
-a(y) = q(y) f'(Q(≤ y)), where Q(≤ y) is the chance that a run is no better than y; q', Q' and a' with neighbouring data.
+a(y) = q(y) f'(Q(≤ y)), where Q(≤ y) is the chance that a run is no better than y; q', Q' and a' with neighboring data.
 Since 1 − (1 − γ)Q(≤ y) = γ + (1 − γ)Q(> y) and Q'(> y) ≤ e^ε₁ Q(> y) + D(ε₁),
 
     γ + (1 − γ)Q'(> y) ≤ e^ε₁ (γ + (1 − γ)Q(> y)) − (e^ε₁ − 1)γ + (1 − γ)D(ε₁) ≤ e^ε₁ (γ + (1 − γ)Q(> y)),
@@ -19,7 +19,7 @@ Since 1 − (1 − γ)Q(≤ y) = γ + (1 − γ)Q(> y) and Q'(> y) ≤ e^ε₁ Q
 so that f'(Q'(≤ y)) ≥ e^−(1+η)ε₁ f'(Q(≤ y)). Hence a − e^(ε + (1+η)ε₁) a' ≤ f'(Q(≤ y)) (q − e^ε q'), whose positive part
 is at most E[K] times that of q − e^ε q', and integrates to at most E[K]·D(ε). ∎
 
-Where plans differ, D is the largest of theirs: which one a run took is part of what it lets out, and picked without the
+Where plans differ, D is the largest of theirs: which one a run took is part of what it releases, and picked without the
 data. The bound is in the privacy profile, which is known exactly here; Papernot and Steinke's Theorem 2 says the same
 kind of thing of Rényi divergences, and is computed as a cross-check where runs are Gaussian: some 40 % more noise.
 """

@@ -13,17 +13,18 @@ import operator
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from sottovoce._types import IntArray
 from sottovoce._version import __version__
 from sottovoce.errors import PrivacyError
-from sottovoce.notation import Choices
-from sottovoce.privacy.accounting import check_delta, price, risk
-from sottovoce.privacy.compound import read_event
+from sottovoce.privacy.accounting import SMALLEST, check_delta, compute_epsilon, risk
+from sottovoce.privacy.composite_events import read_event
 from sottovoce.privacy.events import ADJACENCY, Event, envelope
-from sottovoce.privacy.release import ADVERSARIES, Adversary, NodeTurns, Release, SecretPairs, refuse_unless_runnable
+from sottovoce.privacy.filter import any_of_each
+from sottovoce.privacy.release import ADVERSARIES, Adversary, NodeTurns, Release, SecretPairs, check_runnable
 from sottovoce.privacy.theorem1 import Theorem1
+from sottovoce.registry import Choices
 
 ASSUMPTIONS = (
     "{honest} runs this software unchanged and keeps its records and its random numbers to itself",
@@ -43,7 +44,10 @@ COINS = (
 SEARCHED = (
     "of the search nothing is seen but its best run: none of the others, nor how many there were, nor how long it took"
 )
-"""On what the price of a search rests."""
+"""The assumption behind the cost of a search."""
+DISJOINT = "no {noun} is in both training and evaluation"
+"""The assumption of an evaluation on records that were declared disjoint from the training records."""
+EVALUATED = "the statement of this model has an evaluation already; evaluate a model once, or fit it anew"
 NOT_COVERED = (
     "how the features, their bounds, the classes and the settings were chosen, if that looked at the data",
     "objective values, accuracies and other figures computed from the data outside the mechanism",
@@ -55,6 +59,10 @@ NOT_HARDENED = (
     "attacks on the random generator, a fast one with a 64-bit key: the noise is not yet a cryptographic one",
 )
 """What a run that is not secure leaves open besides."""
+
+
+MAPPED = "the map of columns is public, with their bounds, and was not read off the records: {words}"
+"""What an additive model rests on."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +125,7 @@ class Group:
 
 def grouped_by_event(events: Sequence[Event]) -> list[tuple[Event, tuple[int, ...]]]:
     """Nodes whose events differ in their count alone, at a few counts each rounded up: more is never less private."""
-    members: dict[int, list[int]] = {}  # equal nodes share one event: a hundred thousand of them are looked at once
+    members: dict[int, list[int]] = {}  # equal nodes share one event, so a hundred thousand of them are accounted once
     for i, event in enumerate(events):
         members.setdefault(id(event), []).append(i)
     kinds: dict[Event, list[list[int]]] = {}
@@ -136,8 +144,6 @@ def grouped_by_event(events: Sequence[Event]) -> list[tuple[Event, tuple[int, ..
 
 
 FORMAT = 2
-FORMATS = (1, FORMAT)
-"""Statements that can be read; version 0.1 made those of the first, which say less."""
 
 
 def software() -> str:
@@ -165,12 +171,15 @@ class PrivacyStatement:
     unit : whose data that is: one record's, or one person's
     groups : the guarantees of all nodes
     held_out : the same for records that were kept out of training and used once, to count right answers with noise
+    later : of an evaluation of records that may be those of training: ε counts each record as if it was used for both
+    declared : whether only a declaration keeps records from being both trained on and held out
     others : where nodes may collude, the worst guarantees if another number of them does: one, or none
-    error : by how much the numerics may have raised ε, as a share of it
+    error : the relative amount by which numerics may have raised ε
     claimed : the ε that the paper's Theorem 1 claims for this noise, where that is the noise
-    simulation : a seed was given, so whoever knows it can remove the noise
+    simulation : a seed was given, so anyone who knows it can remove the noise
     secure : whether every draw went through the secure release: a cryptographic generator, and true of the bits
-    software : version and platform of what ran; empty where version 0.1 did not write it
+    software : version and platform of what ran
+    features : the public map that columns went through, in words; empty where there was none
     """
 
     epsilon: float
@@ -185,11 +194,14 @@ class PrivacyStatement:
     not_covered: tuple[str, ...]
     held_out: tuple[Group, ...] = ()
     others: tuple[Group, ...] = ()
+    later: tuple[Group, ...] = ()
+    declared: bool = False
     error: float = 0.0
     claimed: float | None = None
     simulation: bool = False
     secure: bool = False
     software: str = ""
+    features: str = ""
     accountant: str = "privacy-loss distributions"
     format: int = FORMAT
 
@@ -205,17 +217,33 @@ class PrivacyStatement:
 
     @property
     def against(self) -> str:
-        """The adversary, with whoever helps it."""
+        """The adversary, and the nodes that help it."""
         return ADVERSARIES.read(self.adversary).helped(_coalition(group.event for group in self.groups))
+
+    @property
+    def proviso(self) -> str:
+        """What the guarantee is subject to, as the end of a sentence; empty where there is nothing."""
+        noun = UNITS.make(self.unit).noun
+        return f", provided that {DISJOINT.format(noun=noun)}" if self.declared else ""
+
+    @property
+    def covers(self) -> str:
+        """How ε covers an evaluation beside the training, in a sentence; empty where there is none."""
+        if self.later:
+            return f"ε counts every {UNITS.make(self.unit).noun} as if it was in both training and evaluation."
+        if not self.held_out:
+            return ""
+        return f"ε covers training and evaluation{self.proviso or ', each of a share of its own'}."
 
     @property
     def collusion(self) -> str:
         """What it would be if another number of nodes colluded, in words; nothing where that does not matter."""
-        told = [
+        clauses = [
             f"ε = {number(group.epsilon)} against {_curious(group.event.note.collusion or 0)}"
             for group in sorted(self.others, key=lambda group: -(group.event.note.collusion or 0))
         ]
-        return " and ".join(told)
+        only = " of the training alone" if clauses and (self.later or self.held_out) else ""
+        return " and ".join(clauses) + only
 
     @property
     def kind(self) -> str:
@@ -235,27 +263,28 @@ class PrivacyStatement:
         if not self.private:
             truth = "with secret noise the truth would be" if self.simulation else "the truth is"
             return f"{lead}NOT PRIVATE as claimed: Theorem 1 claims ε = {self.claimed:g}; {who} {truth} {true}."
+        promise = f"{true}-differential privacy {who}{self.proviso}"
         if self.simulation:
-            return f"SIMULATION: with secret noise every {noun} would have {true}-differential privacy {who}."
+            return f"SIMULATION: with secret noise every {noun} would have {promise}."
         if not self.secure:
             return (
-                f"NOT HARDENED: with exact noise every {noun} would have {true}-differential privacy {who}; this noise "
-                "can be attacked through its floating-point bits and its generator."
+                f"NOT HARDENED: with exact noise every {noun} would have {promise}; this noise can be attacked through "
+                "its floating-point bits and its generator."
             )
-        return f"Every {noun} has {true}-differential privacy {who}."
+        return f"Every {noun} has {promise}."
 
     def paragraph(self) -> str:
-        """The statement in plain words, for somebody who signs it."""
+        """Return the statement in plain words, for a person who signs it."""
         sees, unit = ADVERSARIES.read(self.adversary).sees, UNITS.make(self.unit)
         if math.isinf(self.epsilon):
             body = "No noise was added, so nothing is guaranteed."
         else:
             body = (
-                f"Suppose that somebody sees {sees}, and knows all {unit.plural} but one. Whatever they conclude about "
-                f"that {unit.noun}, they would have concluded almost as readily from a different one: no conclusion "
+                f"Suppose that an adversary sees {sees}, and knows all {unit.plural} but one. Anything that they "
+                f"conclude about that {unit.noun} is almost as likely with a different one: no conclusion "
                 f"becomes more than e^{number(self.epsilon)} = {number(math.exp(min(self.epsilon, 700)))} times as "
-                f"likely, except with a probability of {self.delta:g}. Somebody who wants to tell the two apart, and "
-                f"raises a false alarm once in a hundred times, notices at most {100 * self.risk(0.01):.1f} % of cases."
+                f"likely, except with a probability of {self.delta:g}. An attack with a 1 % false-positive "
+                f"rate has a true-positive rate of at most {100 * self.risk(0.01):.1f} %."
             )
         if self.claimed is not None and not self.private:
             body += (
@@ -267,17 +296,27 @@ class PrivacyStatement:
             lines.append(f"At the same δ it would be {self.collusion}.")
         if any(getattr(group.event, "before", None) is not None for group in self.groups):
             lines.append(
-                "Besides its rounds each node let out noisy means of what its records look like, or of where their "
-                "scores lie, once; the ε above covers that, too."
+                "Besides its rounds each node released once noisy means of its records or noisy counts of their "
+                "columns, targets or scores; the ε above covers that, too."
             )
-        if self.held_out:
+        if self.declared:
             lines.append(
-                "Some records were held out of training, by a secret choice that did not look at them, and used once, "
-                "to count with noise how well the model does. A record is in one of the two shares; the ε above covers "
-                "both."
+                f"The model was evaluated once, with noise, on {unit.plural} that were not trained on, as whoever "
+                f"evaluated it has declared. The ε above covers training and evaluation{self.proviso}."
+            )
+        elif self.held_out:
+            lines.append(
+                "Some records were held out of training, by a secret choice that did not depend on them, and used "
+                "once to evaluate the model by noisy counts. Each record is in one of the two parts; the ε above "
+                "covers both."
+            )
+        if self.later:
+            lines.append(
+                f"The model was evaluated once, with noise, on {unit.plural} that may have been trained on, too: the ε "
+                f"above is the sum of both uses, for a {unit.noun} that is in both."
             )
         if self.simulation:
-            lines.append("This was a simulation: a seed was given, and whoever knows it can remove the noise.")
+            lines.append("This run has a seed, so it is a simulation: anyone who knows the seed can remove the noise.")
         elif self.kind:
             lines.append(
                 "The noise was not hardened: it was made fast, from 32-bit words, and one message with such noise can "
@@ -289,6 +328,8 @@ class PrivacyStatement:
         """The largest share of true alarms that a test with the given share of false alarms can have."""
         if math.isinf(self.epsilon):
             return 1.0
+        if self.later:
+            return min(1.0, math.exp(min(self.epsilon, 700)) * fpr + self.delta)
         return max(risk([group.event], fpr) for group in (*self.groups, *self.held_out))
 
     def verify(self) -> None:
@@ -300,25 +341,18 @@ class PrivacyStatement:
         listed = sorted(i for group in self.groups for i in group.nodes)
         if not listed or listed != list(range(len(listed))):
             raise PrivacyError(f"the statement does not list every node once: it lists {listed}")
-        counted = [i for group in self.held_out for i in group.nodes]
-        if len(set(counted)) != len(counted) or not set(counted) <= set(listed):
-            raise PrivacyError(f"the statement's held-out records are of nodes {counted}: each of its nodes once")
-        again = _state(
-            [(group.event, group.nodes) for group in self.groups],
-            self.delta,
-            ADVERSARIES.read(self.adversary),
-            self.claimed,
-            self.simulation,
-            UNITS.make(self.unit),
-            [(group.event, group.nodes) for group in self.held_out],
-            self.secure,
-            self.software,
-            self.format,
-            [(group.event, group.nodes) for group in self.others],
-        )
-        self.refuse_unless_like(again, "its own numbers give")
+        for what, groups in (("held-out", self.held_out), ("evaluated", self.later)):
+            counted = [i for group in groups for i in group.nodes]
+            if len(set(counted)) != len(counted) or not set(counted) <= set(listed):
+                raise PrivacyError(f"the statement's {what} records are of nodes {counted}: each of its nodes once")
+        if not isinstance(self.declared, bool) or (self.declared and not self.held_out):
+            raise PrivacyError("the statement's 'declared' is about held-out records, of which it has none")
+        again = _state(_listed(self.groups), _Frame.of(self), _listed(self.held_out), _listed(self.others))
+        again = with_features(again, self.features)
+        again = _evaluated(again, _listed(self.later), self.declared)
+        self.check_compatible(again, "its own numbers give")
 
-    def refuse_unless_like(self, other: "PrivacyStatement", why: str) -> None:
+    def check_compatible(self, other: "PrivacyStatement", why: str) -> None:
         """Compare with what the statement should be, numbers up to the rounding of another machine."""
         for name in (f.name for f in fields(self)):
             mine, theirs = getattr(self, name), getattr(other, name)
@@ -327,7 +361,7 @@ class PrivacyStatement:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; an infinite ε is written as the text 'inf'."""
-        left_out = {*(() if self.format > 1 else ("software",)), *(() if self.others else ("others",))}
+        left_out = {name for name in ("others", "later", "declared", "features") if not getattr(self, name)}
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         return _plain(own | {"private": self.private, "verdict": self.verdict()})
 
@@ -337,13 +371,14 @@ class PrivacyStatement:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "PrivacyStatement":
-        """Read `to_dict` back, of this version or of 0.1, which printed lower bounds for noise that has none."""
+        """Read `to_dict` back."""
         try:
-            if data["format"] not in FORMATS:
-                raise PrivacyError("this statement was made by another version of sottovoce; use that one to read it")
-            first = {"software": ""} if data["format"] == 1 else {}
-            rarely = ("held_out", "others")  # statements of runs without them need not have these
-            values = {f.name: _number((first | data)[f.name]) for f in fields(cls) if f.name not in rarely}
+            if data["format"] != FORMAT:
+                older = "sottovoce 0.1" if data["format"] == 1 else "another version of sottovoce"
+                raise PrivacyError(f"this statement was made by {older}, which this version does not read")
+            rarely = ("held_out", "others", "later")  # statements of runs without them need not have these
+            known = {"declared": False, "features": ""} | data
+            values = {f.name: _number(known[f.name]) for f in fields(cls) if f.name not in rarely}
             for name in ("groups", *rarely):
                 values[name] = tuple(
                     Group(tuple(map(operator.index, g["nodes"])), read_event(g["event"]), float(_number(g["epsilon"])))
@@ -355,9 +390,6 @@ class PrivacyStatement:
                 values[name] = float(values[name])
             values["claimed"] = None if values["claimed"] is None else float(values["claimed"])
             read = cls(**values)
-            if data["format"] == 1:
-                known = read.worst.event.realised or math.isinf(read.epsilon)
-                return read if known else replace(read, epsilon_lower=0.0)
             if data["verdict"] != read.verdict() or data["private"] is not read.private:
                 raise PrivacyError(
                     f"the statement's verdict is '{data['verdict']}', but its own numbers give '{read.verdict()}'"
@@ -398,7 +430,8 @@ def make_statement(
     trained = grouped_by_event(release.events(sizes, participations, turns))
     claimed = claims[0].epsilon if claims else None
     others = others_of(release, sizes, participations, delta, turns)
-    return _state(trained, delta, release.adversary, claimed, simulation, unit, (), secure, software(), others=others)
+    frame = _Frame(delta, release.adversary, claimed, simulation, unit, secure, software())
+    return _state(trained, frame, others=others)
 
 
 def others_of(
@@ -420,7 +453,7 @@ def others_of(
                 continue
             groups = grouped_by_event(events)
             worst = [one for one in groups if not any(_covers(other[0], one[0]) for other in groups)]
-            found.append(max(worst or groups, key=lambda one: price([one[0]], delta, lower=False).epsilon))
+            found.append(max(worst or groups, key=lambda one: compute_epsilon([one[0]], delta, lower=False).epsilon))
     return found
 
 
@@ -443,72 +476,116 @@ def statement_of(
     """The statement of releases that are no training, one event a node."""
     check_delta(delta)
     watcher = ADVERSARIES.read(adversary)
-    return _state(grouped_by_event(events), delta, watcher, None, simulation, unit, (), secure, software())
+    return _state(grouped_by_event(events), _Frame(delta, watcher, None, simulation, unit, secure, software()))
 
 
-def with_held_out(statement: PrivacyStatement, events: Mapping[int, Event]) -> PrivacyStatement:
-    """The same statement, with what the held-out records of some nodes were used for.
+def with_held_out(statement: PrivacyStatement, events: Mapping[int, Event], declared: bool = False) -> PrivacyStatement:
+    """Return the statement with an evaluation on held-out records of some nodes.
 
-    A record is either trained on or held out, by a choice that does not look at it, so its ε is that of the one use
-    that is made of it: the larger of the two covers everybody (parallel composition). Where others were held out and
-    used before, as by a search, it is the larger of all three.
+    `declared` says that only the caller's declaration keeps records out of one of the two parts.
+
+    Each record is either trained on or held out, by a choice that does not depend on its content. So its ε is that of
+    this one use, and the larger of the two covers all records (parallel composition). If others were held out and used
+    before, as by a search, it is the largest of all three.
     """
-    trained = [(group.event, group.nodes) for group in statement.groups]
+    if declared and (statement.declared or statement.later):
+        raise PrivacyError(EVALUATED)
     before = {node: group for group in statement.held_out for node in group.nodes}
-    costs = {i: price([event], statement.delta, lower=False).epsilon for i, event in events.items()}
+    costs = {i: compute_epsilon([event], statement.delta, lower=False).epsilon for i, event in events.items()}
     now = {i: event for i, event in events.items() if i not in before or costs[i] > before[i].epsilon}
     each = {node: group.event for node, group in before.items()} | now
     held_out = grouped_by_event([each[i] for i in sorted(each)])
     named = [(event, tuple(sorted(each)[i] for i in places)) for event, places in held_out]
-    return _state(
-        trained,
-        statement.delta,
-        ADVERSARIES.read(statement.adversary),
-        statement.claimed,
-        statement.simulation,
-        UNITS.make(statement.unit),
-        named,
-        statement.secure,
-        statement.software,
-        statement.format,
-        [(group.event, group.nodes) for group in statement.others],
+    whole = _state(_listed(statement.groups), _Frame.of(statement), named, _listed(statement.others))
+    whole = with_features(whole, statement.features)
+    return _evaluated(whole, _listed(statement.later), declared or statement.declared)
+
+
+def with_features(statement: PrivacyStatement, words: str) -> PrivacyStatement:
+    """The same statement of a run on functions of columns, which names the map among the public choices."""
+    if not words:
+        return statement
+    if not isinstance(words, str):
+        raise PrivacyError("the statement's features are words about a map of columns; give them as text")
+    assumptions = (*statement.assumptions, MAPPED.format(words=words))
+    return replace(statement, features=words, assumptions=assumptions)
+
+
+def with_evaluation(statement: PrivacyStatement, events: Mapping[int, Event]) -> PrivacyStatement:
+    """Return the statement with an evaluation on records that may have been trained on.
+
+    Nothing checks whether they were: the answer would reveal it. Every record counts as used by the worst of the
+    releases so far, and then by the worst of the evaluation, chosen after the model was seen: ε is that of a privacy
+    filter.
+    """
+    if statement.later:
+        raise PrivacyError(EVALUATED)
+    groups = grouped_by_event([events[i] for i in sorted(events)])
+    named = [(event, tuple(sorted(events)[i] for i in places)) for event, places in groups]
+    return _evaluated(statement, named, statement.declared)
+
+
+def _evaluated(statement: PrivacyStatement, later: Grouped, declared: bool) -> PrivacyStatement:
+    """Account for a later release from the same records, and name what the caller has declared."""
+    if declared and not statement.declared:
+        words = DISJOINT.format(noun=UNITS.make(statement.unit).noun)
+        assumptions = (*statement.assumptions, f"{words}, as whoever evaluated the model has declared")
+        statement = replace(statement, declared=True, assumptions=assumptions)
+    if not later:
+        return statement
+    delta, half = statement.delta, statement.delta / 2
+    first = dict.fromkeys(group.event for group in (*statement.groups, *statement.held_out))
+    second = dict.fromkeys(event for event, _ in later)
+    epsilon = any_of_each([list(first), list(second)], delta)
+    rdp = math.inf
+    if half >= SMALLEST:  # a cross-check by basic composition
+        rdp = math.fsum(max(compute_epsilon([event], half).epsilon_rdp for event in some) for some in (first, second))
+    return replace(
+        statement,
+        epsilon=epsilon,
+        epsilon_rdp=max(rdp, epsilon),
+        later=tuple(
+            Group(nodes, event, compute_epsilon([event], delta, lower=False).epsilon) for event, nodes in later
+        ),
     )
 
 
 def restated(statement: PrivacyStatement, trained: Sequence[Event], tested: Sequence[Event]) -> PrivacyStatement:
     """The same statement of other events, one a node: those of a search that a run was the best of."""
-    return _state(
-        grouped_by_event(trained),
-        statement.delta,
-        ADVERSARIES.read(statement.adversary),
-        statement.claimed,
-        statement.simulation,
-        UNITS.make(statement.unit),
-        grouped_by_event(tested),
-        statement.secure,
-        statement.software,
-        statement.format,
-    )
+    made = _state(grouped_by_event(trained), _Frame.of(statement), grouped_by_event(tested))
+    return with_features(made, statement.features)
 
 
-def _state(
-    trained: Grouped,
-    delta: float,
-    adversary: Adversary,
-    claimed: float | None,
-    simulation: bool,
-    unit: Unit,
-    held_out: Grouped,
-    secure: bool,
-    software: str,
-    format: int = FORMAT,
-    others: Grouped = (),
-) -> PrivacyStatement:
+def _listed(groups: Sequence[Group]) -> Grouped:
+    return [(group.event, group.nodes) for group in groups]
+
+
+class _Frame(NamedTuple):
+    """What a statement says besides its events."""
+
+    delta: float
+    adversary: Adversary
+    claimed: float | None
+    simulation: bool
+    unit: Unit
+    secure: bool
+    software: str
+
+    @classmethod
+    def of(cls, said: PrivacyStatement) -> "_Frame":
+        """That of an earlier statement."""
+        adversary, unit = ADVERSARIES.read(said.adversary), UNITS.make(said.unit)
+        return cls(said.delta, adversary, said.claimed, said.simulation, unit, said.secure, said.software)
+
+
+def _state(trained: Grouped, frame: _Frame, held_out: Grouped = (), others: Grouped = ()) -> PrivacyStatement:
     """Account for every group, against an adversary that these events are accounted against."""
+    delta, unit, secure, software = frame.delta, frame.unit, frame.secure, frame.software
     nodes = sum(len(members) for _, members in trained)
-    adversary, colluding = adversary.among(nodes), getattr(adversary.among(nodes), "k", None)
+    adversary = frame.adversary.among(nodes)
+    colluding = getattr(adversary, "k", None)
     for event, _ in trained:
-        refuse_unless_runnable(adversary, event.note.secrets, nodes)
+        check_runnable(adversary, event.note.secrets, nodes)
         if event.note.collusion != colluding:
             raise PrivacyError(
                 f"the statement is against '{adversary}', but its events are accounted for "
@@ -516,9 +593,12 @@ def _state(
             )
     slack = max((event.slack for event, _ in trained), default=0.0)
     groups = tuple(
-        Group(nodes, event, price([event], delta, lower=False).epsilon) for event, nodes in (*trained, *held_out)
+        Group(nodes, event, compute_epsilon([event], delta, lower=False).epsilon)
+        for event, nodes in (*trained, *held_out)
     )
-    worst = price([max(groups, key=lambda group: group.epsilon).event], delta)  # of the others only ε is told
+    worst = compute_epsilon(
+        [max(groups, key=lambda group: group.epsilon).event], delta
+    )  # of the others only ε is stated
     return PrivacyStatement(
         epsilon=worst.epsilon,
         delta=delta,
@@ -528,11 +608,13 @@ def _state(
         adjacency=unit.adjacency,
         groups=groups[: len(trained)],
         held_out=groups[len(trained) :],
-        others=tuple(Group(nodes, event, price([event], delta, lower=False).epsilon) for event, nodes in others),
+        others=tuple(
+            Group(nodes, event, compute_epsilon([event], delta, lower=False).epsilon) for event, nodes in others
+        ),
         unit=unit.name,
         assumptions=(
             *(words.format(honest=adversary.honest) for words in ASSUMPTIONS),
-            *((ALONE,) if format > 1 else ()),
+            ALONE,
             unit.assumption,
             *adversary.assumptions(_coalition(event for event, _ in trained)),
             *((COINS.format(slack=slack),) if slack else ()),
@@ -542,15 +624,14 @@ def _state(
         not_covered=(
             *unit.not_covered,
             *NOT_COVERED,
-            *((REFUSALS,) if format > 1 else ()),
+            REFUSALS,
             *(() if secure else NOT_HARDENED),
         ),
         error=worst.error,
-        claimed=claimed,
-        simulation=simulation,
+        claimed=frame.claimed,
+        simulation=frame.simulation,
         secure=secure,
         software=software,
-        format=format,
     )
 
 

@@ -1,7 +1,7 @@
-r"""Sufficient statistics of a least-squares problem, let out once: what a record is in them, and how far it moves them.
+r"""Sufficient statistics of a least-squares problem, released once, and their sensitivity.
 
 A record is the vector c = (x, B, κy): its row, the intercept's constant, its target κ-fold. With ‖x‖ ≤ R and |y| ≤ 1 it
-is no longer than ρ = √(R² + B² + κ²). What a node lets out is the mean over its records of c cᵀ with Gaussian noise: in
+is no longer than ρ = √(R² + B² + κ²). What a node releases is the mean over its records of c cᵀ with Gaussian noise: in
 one symmetric matrix all of XᵀX, Xᵀy and yᵀy, under one sensitivity, κ deciding how the parts share it. Of the matrix
 the upper triangle is sent, entries off the diagonal times √2, so that lengths are those of the whole matrix.
 

@@ -13,10 +13,12 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from sottovoce import within
+import scipy  # not its parts: they load when first used
+
+from sottovoce import limits
 from sottovoce.errors import PrivacyError
+from sottovoce.privacy.accounting import compute_epsilon
 from sottovoce.privacy.accounting import delta as delta_of
-from sottovoce.privacy.accounting import price
 from sottovoce.privacy.events import ADJACENCY, FixedEvent
 from sottovoce.privacy.release import Adversary
 
@@ -27,7 +29,7 @@ def check_claim(epsilon: float, delta0: float) -> None:
         raise PrivacyError(f"Theorem 1 is stated for a claimed epsilon in (0, 1], not {epsilon}")
     if not 0 < delta0 <= 1:
         raise PrivacyError(f"Theorem 1 is stated for delta0 in (0, 1], not {delta0}")
-    within.check_epsilon(epsilon, PrivacyError)
+    limits.check_epsilon(epsilon, PrivacyError)
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,33 @@ class Theorem1:
         """Remark i): the ε̂ that the paper prints for the first t of T rounds, eq. (7)."""
         share = t / self.rounds
         return math.sqrt(0.6 * share) * self.epsilon + 0.2 * share * self.epsilon**2
+
+    def elementary_epsilon(self, nodes: int, delta: float, adds: int = 1) -> float:
+        """ε at δ that the printed σ does not give, by a bound that needs no accountant; −∞ where it says nothing.
+
+        Losses are linear: every record's subgradient is −Le but the target's, +Le in one of two neighboring data sets.
+        The event is that some release passes 0 along e. With the target it has at least the probability that the
+        target is drawn at all and that its release passes 0, P = (1 − (1 − ι/q)^T) Φ(L/σ); without it at most
+        P' = nιT Φ(−L/σ), no matter who sent what. (ε, δ)-DP requires P ≤ e^ε P' + δ.
+
+        Parameters
+        ----------
+        nodes : n; who sent a release need not be known
+        delta : δ
+        adds : how many releases are added up in what is seen, as 2 at an edge whose ends see each other's states only
+
+        Examples
+        --------
+        >>> claim = Theorem1(1.0, 0.01, 0.1, 1.0, 20_000, 600_000)
+        >>> round(claim.elementary_epsilon(20, 1e-5)), round(claim.elementary_epsilon(20, 1e-5, adds=2))
+        (186, 88)
+        """
+        drawn = -math.expm1(self.rounds * math.log1p(-self.iota / self.records))
+        log_miss = float(scipy.special.log_ndtr(-self.lipschitz / (self.sigma * math.sqrt(adds))))
+        seen = drawn * -math.expm1(log_miss)
+        if seen <= delta:
+            return -math.inf
+        return math.log(seen - delta) - math.log(nodes * self.iota * self.rounds) - log_miss
 
     def report(self, sigma: float) -> dict[str, Any]:
         """The claim and its two conditions under the noise that was used, for a result and for the screen."""
@@ -158,5 +187,5 @@ def compare(claim: Theorem1, adversary: Adversary, delta: float) -> Comparison:
     (False, 4.2)
     """
     seen = adversary.seen(FixedEvent(claim.records, 1, claim.lipschitz, claim.sigma, claim.rounds), claim.iota)
-    found, at_claim = price([seen], delta), delta_of([seen.part], claim.epsilon)
+    found, at_claim = compute_epsilon([seen], delta), delta_of([seen.part], claim.epsilon)
     return Comparison(claim, adversary, delta, found.epsilon, found.epsilon_lower, at_claim)

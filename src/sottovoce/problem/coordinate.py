@@ -1,34 +1,107 @@
-r"""One pass of proximal stochastic dual coordinate ascent (Shalev-Shwartz and Zhang, 2014), compiled.
+r"""One pass of proximal stochastic dual coordinate ascent (Shalev-Shwartz and Zhang, 2014).
 
 The dual point is a slope s_r a row. Beside it are kept z = κx₀ − Σ w_r s_r c_r, the argument of ∇(h + κ‖· − x₀‖²/2)*,
 and its value x, a soft threshold, a division and a clip of z. A row costs one product ⟨c, x⟩ and, where its slope
-moves, one update of z and x at its filled coordinates: all of them in a dense row, the stored ones in a CSR row.
+moves, one update of z and x.
 
-Data is read where it lies, in float32 or float64; all sums are float64. The intercept is the last coordinate of z and
-x, and its constant column is never written down.
+The native extension goes through the rows (`src/native/dual.hpp`); where an installation is without it, NumPy does,
+row by row. Both visit the rows in the same order and agree to rounding.
 """
 
 import math
+from typing import Any, NamedTuple
 
-from numba import njit
+import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce._types import Array, IntArray
+from sottovoce.extension import AVAILABLE, columns, records
+from sottovoce.matrices import is_sparse
+from sottovoce.problem.shards import Shards
 
-# Sums may be reordered, which is what lets them vectorise; the other liberties of `fastmath` (no infinities, no NaN)
-# are not taken, because slopes and boxes may be unbounded.
-compiled = njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
 NEWTON_STEPS = 60  # bisection alone would be down to rounding by then
 
 
-@compiled
-def _primal(z: float, phi: float, scale: float, lo: float, hi: float) -> float:
+class Dual(NamedTuple):
+    """What does not change in a pass: of every row its target, weight, step and interval; the loss; and h."""
+
+    y: Array
+    w: Array
+    steps: Array
+    low: Array
+    high: Array
+    curvature: float
+    entropy: bool
+    phi: float
+    scale: float
+    lo: float
+    hi: float
+
+
+class Passes:
+    """Passes over the rows of some shards."""
+
+    def __init__(self, shards: Shards) -> None:
+        self.shards = shards
+        self._native: Any = None
+        X = shards.X
+        if AVAILABLE and (X.data if is_sparse(X) else X).dtype in (np.float32, np.float64):
+            from sottovoce import _native  # an installation may be without it
+
+            indices = columns(X) if is_sparse(X) else None
+            self._native = _native.Records(records(X, indices, shards.intercept, shards.y, shards.y, shards))
+
+    def sweep(self, dual: Dual, rows: IntArray, s: Array, z: Array, x: Array) -> None:
+        """Visit the given rows once, in their order; s, z and x are updated in place."""
+        if self._native is None:
+            return self._in_numpy(dual, rows, s, z, x)
+        from sottovoce._native import dual_pass
+
+        y, w, steps, low, high = (np.ascontiguousarray(values, np.float64) for values in dual[:5])
+        given = dual._replace(y=y, w=w, steps=steps, low=low, high=high)
+        return dual_pass(self._native, given, np.ascontiguousarray(rows, np.int64), s, z, x)
+
+    def _in_numpy(self, dual: Dual, rows: IntArray, s: Array, z: Array, x: Array) -> None:
+        X, B = self.shards.X, self.shards.intercept
+        features = X.shape[1]
+        for r in rows.tolist():
+            filled: Any = slice(0, features)
+            if is_sparse(X):
+                at = slice(int(X.indptr[r]), int(X.indptr[r + 1]))
+                filled, c = X.indices[at], X.data[at].astype(np.float64)
+            else:
+                c = X[r].astype(np.float64)
+            u = float(c @ x[filled]) + (B * float(x[-1]) if B else 0.0)
+            new = _new_slope(dual, r, float(s[r]), u)
+            if new == s[r]:
+                continue
+            push = float(dual.w[r]) * (float(s[r]) - new)
+            s[r] = new
+            z[filled] += push * c
+            x[filled] = _primal(dual, z[filled])
+            if B:
+                z[-1] += push * B
+                x[-1:] = _primal(dual, z[-1:])
+
+
+def _primal(dual: Dual, z: NDArray[np.float64]) -> Array:
     """Soft threshold at φ, scale by 1/(μ + κ), clip."""
-    x = (z - phi if z > phi else (z + phi if z < -phi else 0.0)) * scale
-    x = lo if x < lo else x
-    return hi if x > hi else x
+    return np.clip(np.sign(z) * np.maximum(np.abs(z) - dual.phi, 0.0) * dual.scale, dual.lo, dual.hi)
 
 
-@compiled
+def _new_slope(dual: Dual, r: int, s: float, u: float) -> float:
+    """The slope that raises the dual's quadratic lower bound most along one coordinate."""
+    y, eta, low, high = (float(v) for v in (dual.y[r], dual.steps[r] * dual.scale, dual.low[r], dual.high[r]))
+    if dual.entropy:
+        return _logistic_slope(s, u, y, eta)
+    ascent, bend = u - y - dual.curvature * s, eta + dual.curvature
+    if bend > 0.0:
+        s += ascent / bend
+    elif ascent != 0.0:  # an empty row and a piecewise linear loss: the best slope is an end of the interval
+        s = high if ascent > 0.0 else low
+    return min(max(s, low), high)
+
+
 def _logistic_slope(s: float, u: float, y: float, eta: float) -> float:
     """argmax of −φ*(s′) + (s′ − s)u − η(s′ − s)²/2 for the logistic entropy.
 
@@ -48,105 +121,7 @@ def _logistic_slope(s: float, u: float, y: float, eta: float) -> float:
         new = t - excess / (1.0 + eta * share * (1.0 - share))
         if not low < new < high:
             new = 0.5 * (low + high)
-        if abs(new - t) <= 1e-14 * (1.0 + abs(t)):
-            t = new
+        t, moved = new, abs(new - t)
+        if moved <= 1e-14 * (1.0 + abs(t)):
             break
-        t = new
     return -y / (1.0 + math.exp(-t)) if t > -700.0 else 0.0
-
-
-@compiled
-def _new_slope(
-    s: float, u: float, y: float, eta: float, low: float, high: float, curvature: float, entropy: bool
-) -> float:
-    """The slope that raises the dual's quadratic lower bound most along one coordinate."""
-    if entropy:
-        return _logistic_slope(s, u, y, eta)
-    ascent, bend = u - y - curvature * s, eta + curvature
-    if bend > 0.0:
-        s += ascent / bend
-    elif ascent != 0.0:  # an empty row and a piecewise linear loss: the best slope is an end of the interval
-        s = high if ascent > 0.0 else low
-    s = low if s < low else s
-    return high if s > high else s
-
-
-@compiled
-def dense_pass(
-    X: Array,
-    intercept: float,
-    rows: IntArray,
-    y: Array,
-    w: Array,
-    steps: Array,
-    low: Array,
-    high: Array,
-    curvature: float,
-    entropy: bool,
-    phi: float,
-    scale: float,
-    lo: float,
-    hi: float,
-    s: Array,
-    z: Array,
-    x: Array,
-) -> None:
-    """Visit the given rows of a dense array once, in their order; s, z and x are updated in place."""
-    m = X.shape[1]
-    for r in rows:
-        u = intercept * x[m] if intercept != 0.0 else 0.0
-        for j in range(m):
-            u += X[r, j] * x[j]
-        new = _new_slope(s[r], u, y[r], steps[r] * scale, low[r], high[r], curvature, entropy)
-        if new == s[r]:
-            continue
-        push = w[r] * (s[r] - new)
-        s[r] = new
-        for j in range(m):
-            z[j] += push * X[r, j]
-            x[j] = _primal(z[j], phi, scale, lo, hi)
-        if intercept != 0.0:
-            z[m] += push * intercept
-            x[m] = _primal(z[m], phi, scale, lo, hi)
-
-
-@compiled
-def sparse_pass(
-    data: Array,
-    indices: IntArray,
-    indptr: IntArray,
-    intercept: float,
-    rows: IntArray,
-    y: Array,
-    w: Array,
-    steps: Array,
-    low: Array,
-    high: Array,
-    curvature: float,
-    entropy: bool,
-    phi: float,
-    scale: float,
-    lo: float,
-    hi: float,
-    s: Array,
-    z: Array,
-    x: Array,
-) -> None:
-    """Visit the given rows of a CSR matrix once, in their order; s, z and x are updated in place."""
-    last = x.shape[0] - 1
-    for r in rows:
-        u = intercept * x[last] if intercept != 0.0 else 0.0
-        for k in range(indptr[r], indptr[r + 1]):
-            u += data[k] * x[indices[k]]
-        new = _new_slope(s[r], u, y[r], steps[r] * scale, low[r], high[r], curvature, entropy)
-        if new == s[r]:
-            continue
-        push = w[r] * (s[r] - new)
-        s[r] = new
-        for k in range(indptr[r], indptr[r + 1]):
-            j = indices[k]
-            z[j] += push * data[k]
-            x[j] = _primal(z[j], phi, scale, lo, hi)
-        if intercept != 0.0:
-            z[last] += push * intercept
-            x[last] = _primal(z[last], phi, scale, lo, hi)

@@ -18,8 +18,8 @@ of the targets' range. A model is preferred to that constant only if r̂ says so
 s‖uuᵀ − u₀u₀ᵀ‖: so noise that is larger than all there is to learn ends in the constant, not in a wild model.
 
 *How far new targets scatter.* r̂ is the error over the records themselves, to which θ was fitted: Σ λ/(λ + ridge) of
-their N degrees of freedom were used up, and what is left tells of the scatter. Where less than one is left (more
-columns than records, and no noise that asks for a ridge) they tell nothing; the spread of the targets stands for it.
+their N degrees of freedom were used up, and what is left reveals the scatter. Where less than one is left (more
+columns than records, and no noise that requests a ridge) they show nothing; the spread of the targets stands for it.
 """
 
 import math
@@ -32,7 +32,7 @@ import numpy as np
 
 from sottovoce._types import Array
 from sottovoce.problem.moments import unpack
-from sottovoce.problem.regularisers import Regulariser, Separable
+from sottovoce.problem.regularizers import Regularizer, Separable
 
 RIDGES = 160
 """Ridges that are tried."""
@@ -139,8 +139,8 @@ class NoisyLeastSquares:
         """s‖u‖², that of the noise in a model's error."""
         return self.noise * (float(x @ x) + self.weight**-2)
 
-    def solve(self, h: Regulariser | None = None) -> Fit:
-        """The model with the least estimated error, under a regulariser of the user's own.
+    def solve(self, h: Regularizer | None = None) -> Fit:
+        """The model with the least estimated error, under a regularizer of the user's own.
 
         Examples
         --------
@@ -154,11 +154,11 @@ class NoisyLeastSquares:
         if math.isinf(fit.ridge):
             x = h.step(-fit.x, 1.0, 1.0)
         else:
-            x = minimise(self.gram + (fit.ridge - h.modulus) * np.eye(self.m), self.cross, h, fit.x)
+            x = minimize(self.gram + (fit.ridge - h.modulus) * np.eye(self.m), self.cross, h, fit.x)
         return fit._replace(x=x, risk=self.error(x) + fit.risk - self.error(fit.x))
 
-    def path(self, hs: Sequence[Regulariser]) -> list[Fit]:
-        """A model for each regulariser: all of them of one release."""
+    def path(self, hs: Sequence[Regularizer]) -> list[Fit]:
+        """A model for each regularizer: all of them of one release."""
         return [self.solve(h) for h in hs]
 
     def _ridge(self, least: float) -> Fit:
@@ -250,13 +250,13 @@ class NoisyLeastSquares:
         return inverse
 
 
-def minimise(H: Array, b: Array, h: Regulariser, start: Array) -> Array:
+def minimize(H: Array, b: Array, h: Regularizer, start: Array) -> Array:
     """argmin ½xᵀHx − bᵀx + h(x) for a positive definite H: proximal steps with restarted momentum.
 
     Examples
     --------
-    >>> from sottovoce.problem.regularisers import l1
-    >>> minimise(np.diag([1.0, 2.0]), np.array([1.0, 0.05]), l1(0.1), np.zeros(2)).round(9)
+    >>> from sottovoce.problem.regularizers import l1
+    >>> minimize(np.diag([1.0, 2.0]), np.array([1.0, 0.05]), l1(0.1), np.zeros(2)).round(9)
     array([0.9, 0. ])
     """
     L = float(np.linalg.eigvalsh(H)[-1])

@@ -5,23 +5,26 @@ slope · c is a subgradient of l in x. Classification losses take y ∈ {−1, +
 written with ufuncs alone: they work on scalars, arrays and any array type that speaks the ufunc protocol.
 
 Adding a loss is one row of `LOSSES`: two one-line formulas and the bound of the slope. The bound is the only fact
-about the loss that privacy needs; a loss without one (`math.inf`) runs only with per-record clipping. The compiled
-engine compiles these very formulas, of all rows that there are when it is first used.
+about the loss that the privacy of methods with rounds needs; a loss without one (`math.inf`) runs only with per-record
+clipping. The compiled engine has native slopes for `BUILT_IN` (`src/native/losses.hpp`), which a test compares on a
+grid; a registered loss runs on NumPy's.
 
 A third formula, the convex conjugate φ*(s) = sup_u s·u − φ(u), is needed only to certify an optimum by a duality
-gap. For every loss here but the logistic one it is s·y + κs²/2 on an interval (`Conjugate`).
+gap. For every loss here but the log-losses it is s·y + κs²/2 on an interval (`Conjugate`); theirs is an entropy
+(`ENTROPY`). None stands for a conjugate that nobody has written down.
 
 A model of K outputs has K margins of one record, u = (⟨c, x_1⟩, …, ⟨c, x_K⟩), and a class number 0 … K − 1 for its
 target. `Joint` is its loss: the softmax one, which stands apart in the table because it is of all margins at once, or
-the sum over k of a binary loss that tells class k from the rest. A subgradient in x is s ⊗ c, s the vector of the K
+the sum over k of a binary loss that shows class k from the rest. A subgradient in x is s ⊗ c, s the vector of the K
 slopes, of norm ‖s‖₂·‖c‖: that is what a bound, and a clip, is on. u and s have the classes as their last axis, and no
 such axis for K = 1, where the joint loss is the loss itself.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +32,7 @@ import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array
 from sottovoce.errors import DataError, SpecError
-from sottovoce.notation import Choices, write
+from sottovoce.registry import Choices, write
 
 Formula = Callable[[Any, Any, float], Any]  # (u, y, parameter) -> same shape as u
 
@@ -43,6 +46,16 @@ class Conjugate(NamedTuple):
     """(y, parameter) -> (lo, hi)."""
 
 
+class Entropy(NamedTuple):
+    """The conjugate of the log-losses: the entropy, of two classes or of K."""
+
+    curvature: float = 4.0
+    """The least that it is curved by, of two classes."""
+
+
+ENTROPY = Entropy()
+
+
 @dataclass(frozen=True)
 class Loss:
     """One row of the table: φ, its slope, and what bounds it."""
@@ -53,8 +66,8 @@ class Loss:
     value_formula: Formula
     slope_formula: Formula
     bound_formula: Callable[[float], float]
-    conjugate_formula: Conjugate | None
-    """None: the entropy, of two classes or of K."""
+    conjugate_formula: Conjugate | Entropy | None = None
+    """None: it is not known, and nothing is derived from it."""
     parameter: float = math.nan
     parameter_name: str = ""
 
@@ -91,34 +104,53 @@ class Loss:
 
     @property
     def smoothness(self) -> float:
-        """sup φ'': the reciprocal of what its conjugate is at least curved by; infinite for a loss with kinks.
+        """sup φ'': the reciprocal of what its conjugate is at least curved by.
+
+        Infinite for a loss with kinks, and for one whose conjugate is not known.
 
         Examples
         --------
         >>> LOSSES.read("logistic").smoothness, LOSSES.read("hinge").smoothness
         (0.25, inf)
         """
-        kappa = 4.0 if self.conjugate_formula is None else self.conjugate_formula.curvature(self.parameter)
+        kappa = self.curvature
         return 1.0 / kappa if kappa > 0 else math.inf
+
+    @property
+    def curvature(self) -> float:
+        """What the conjugate is at least curved by, κ; 0 where the conjugate is not known."""
+        if isinstance(self.conjugate_formula, Entropy):
+            return self.conjugate_formula.curvature
+        return 0.0 if self.conjugate_formula is None else self.conjugate_formula.curvature(self.parameter)
 
     def interval(self, y: Array) -> tuple[Array, Array]:
         """The domain [lo, hi] of φ*(·, y), for each record."""
-        if self.conjugate_formula is None:
+        if isinstance(self.conjugate_formula, Entropy):
             return _margin_interval(y, self.parameter)
+        self._check_conjugate()
+        assert isinstance(self.conjugate_formula, Conjugate)
         lo, hi = self.conjugate_formula.interval(y, self.parameter)
         return np.broadcast_to(lo, y.shape), np.broadcast_to(hi, y.shape)
 
     def conjugate(self, s: Array, y: Array) -> Array:
         """φ*(s, y), for s inside the interval (softmax: s + e_y on the simplex)."""
+        self._check_conjugate()
         if self.targets == "classes":
             p = np.maximum(s + is_class(y, s.shape[-1]), 0.0)  # rounding may leave the simplex
             return np.asarray(np.sum(scipy.special.xlogy(p, p), axis=-1))
-        if self.conjugate_formula is None:  # −α log-odds form with α = −s·y in [0, 1]
+        if isinstance(self.conjugate_formula, Entropy):  # −α log-odds form with α = −s·y in [0, 1]
             alpha = np.clip(-s * y, 0.0, 1.0)
             with np.errstate(divide="ignore", invalid="ignore"):
                 entropy = alpha * np.log(alpha) + (1 - alpha) * np.log1p(-alpha)
             return np.where((alpha > 0) & (alpha < 1), entropy, 0.0)
-        return s * y + 0.5 * self.conjugate_formula.curvature(self.parameter) * s * s
+        return s * y + 0.5 * self.curvature * s * s
+
+    def _check_conjugate(self) -> None:
+        if self.conjugate_formula is None:
+            raise SpecError(
+                f"loss '{self.name}' has no conjugate (conjugate_formula=None), and this needs one; give the loss a "
+                "Conjugate"
+            )
 
     def with_parameter(self, parameter: float) -> "Loss":
         """The same loss with another width, threshold or quantile."""
@@ -177,7 +209,7 @@ _ROWS = (
         lambda u, y, k: np.logaddexp(0.0, -y * u),
         lambda u, y, k: -y / (1.0 + np.exp(np.minimum(y * u, 700.0))),  # the cap keeps exp finite
         _one,
-        None,
+        ENTROPY,
     ),
     Loss(
         "squared_hinge",
@@ -237,16 +269,37 @@ SOFTMAX = Loss(  # multinomial log-loss; p − e_y sums to 0, and is longest, �
     lambda u, y, k: scipy.special.logsumexp(u, axis=-1) - np.sum(np.where(is_class(y, u.shape[-1]), u, 0.0), axis=-1),
     lambda u, y, k: scipy.special.softmax(u, axis=-1) - is_class(y, u.shape[-1]),
     lambda k: math.sqrt(2.0),
-    None,
+    ENTROPY,
 )
 
 
 LOGISTIC = next(row for row in _ROWS if row.name == "logistic")
 
-IEEE_SLOPES = frozenset(row.slope_formula for row in _ROWS if row is not LOGISTIC)
-"""Slopes made of sums, products, quotients and comparisons of single elements: IEEE 754 rounds them in one way only."""
+_IEEE = ("hinge", "smoothed_hinge", "squared_hinge", "squared", "huber", "absolute", "quantile")
+IEEE_SLOPES = frozenset(row.slope_formula for row in _ROWS if row.name in _IEEE)
+"""Slopes made of sums, products, quotients and comparisons of single elements: IEEE 754 rounds them in one way only.
 
-LOSSES = Choices[Loss]("loss", {row.name: row for row in (*_ROWS, SOFTMAX)})
+A loss that is not listed has no secure release. List a new one only if its slope has no exponential, root or other
+function of a library, whose bits may depend on the place of a record in its batch.
+"""
+
+BUILT_IN: Mapping[str, Loss] = MappingProxyType({row.name: row for row in (*_ROWS, SOFTMAX)})
+"""The losses of this module by name: what compiled engines know, whatever is registered besides."""
+
+
+def is_built_in(loss: Loss) -> bool:
+    """Whether all formulas of a loss are those of a row of this module.
+
+    Examples
+    --------
+    >>> is_built_in(LOSSES.read("huber(2)")), is_built_in(replace(LOSSES.read("hinge"), bound_formula=lambda k: 0.5))
+    (True, False)
+    """
+    row = BUILT_IN.get(loss.name)
+    return row is not None and replace(loss, parameter=row.parameter) == replace(row, parameter=row.parameter)
+
+
+LOSSES = Choices[Loss]("loss", dict(BUILT_IN))
 """Every loss by name; a row, called with its parameter, is that loss with another one.
 
 Examples

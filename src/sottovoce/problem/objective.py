@@ -17,11 +17,11 @@ import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import SpecError
-from sottovoce.notation import Choices, write
 from sottovoce.problem.losses import Joint, Loss, lengths
-from sottovoce.problem.regularisers import Regulariser
+from sottovoce.problem.people import clipped_units
+from sottovoce.problem.regularizers import Regularizer
 from sottovoce.problem.shards import Shards
-from sottovoce.problem.units import clipped_units
+from sottovoce.registry import Choices, write
 
 TOGETHER = 16  # models judged in one reading of the data: the margins of all records are held for each
 
@@ -78,11 +78,54 @@ WEIGHTS: Choices[Weights] = Choices("weights of nodes", {"nodes": ByNode, "recor
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
-    """A loss, a regulariser and everybody's data."""
+class PublicProblem:
+    """What is public of a problem: all but the records. Plans are made from it.
+
+    Attributes
+    ----------
+    loss, h, weights, outputs : as in `Problem`
+    sizes : q_i, how many units (records, or people) each node has
+    features : columns of a record, without the intercept's
+    intercept : B, the constant value of the intercept's column; 0 for no intercept
+    people : whether units are people
+    """
 
     loss: Loss
-    h: Regulariser
+    h: Regularizer
+    sizes: IntArray
+    features: int
+    intercept: float = 0.0
+    weights: Weights = ByNode()
+    outputs: int = 1
+    people: bool = False
+
+    @cached_property
+    def joint(self) -> Joint:
+        """The loss of all outputs together."""
+        return Joint(self.loss, self.outputs)
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return len(self.sizes)
+
+    @property
+    def m(self) -> int:
+        """Dimension of the model: K times features and intercept."""
+        return self.outputs * (self.features + (self.intercept != 0.0))
+
+    @cached_property
+    def node_weights(self) -> Array:
+        """w_i, summing to one."""
+        return self.weights(self.sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A loss, a regularizer and everybody's data."""
+
+    loss: Loss
+    h: Regularizer
     shards: Shards
     weights: Weights = ByNode()
     outputs: int = 1
@@ -93,19 +136,26 @@ class Problem:
         self.joint.check(self.shards.y)
 
     @cached_property
+    def public(self) -> PublicProblem:
+        """The same without the records."""
+        of = self.shards
+        features = int(of.X.shape[1])
+        return PublicProblem(self.loss, self.h, of.sizes, features, of.intercept, self.weights, self.outputs, of.people)
+
+    @property
     def joint(self) -> Joint:
         """The loss of all outputs together."""
-        return Joint(self.loss, self.outputs)
+        return self.public.joint
 
     @property
     def m(self) -> int:
         """Dimension of the model: K times features and intercept."""
-        return self.outputs * self.shards.m
+        return self.public.m
 
-    @cached_property
+    @property
     def node_weights(self) -> Array:
         """w_i, summing to one."""
-        return self.weights(self.shards.sizes)
+        return self.public.node_weights
 
     @cached_property
     def record_weights(self) -> Array:
@@ -136,16 +186,6 @@ class Problem:
     def gradient(self, x: Array) -> Array:
         """A subgradient of Σ w_i f_i at x (unclipped: this is the problem, not what a node releases)."""
         return self.combined(self.slopes(x))
-
-    def kkt_residual(self, x: Array, slopes: Array | None = None) -> float:
-        """‖x − prox_h(x − g)‖, zero exactly where 0 ∈ g + ∂h(x).
-
-        g is built from the given dual slopes (as `optimum` returns them), or else from the loss's own slopes at x:
-        enough for a smooth loss, but at the kinks of a hinge only the dual knows the right element.
-        """
-        g = self.combined(self.slopes(x) if slopes is None else slopes)
-        prox = self.h.step(g - x, 1.0, 1.0)  # argmin h + ‖· − (x − g)‖²/2
-        return float(np.linalg.norm(x - prox))
 
     def accuracy(self, x: Array, other: Shards | None = None) -> float:
         """The share of records that are classified right, or R² (regression): of these records, or of others."""

@@ -3,10 +3,10 @@
 The primal is F(x) = Σ w_r φ(⟨c_r, x⟩, y_r) + h(x). For any slopes s in the domain of φ*,
 D(s) = −Σ w_r φ*(s_r, y_r) − h*(−Σ w_r s_r c_r) is a lower bound of F*, so that F(x) − D(s) bounds the error of x
 whatever found the two points. Where h* is an indicator (l1), D is taken over ‖x‖₁ ≤ F(x)/φ instead, which holds every
-minimiser because losses are not negative; that makes it finite, and tight in the limit.
+minimizer because losses are not negative; that makes it finite, and tight in the limit.
 
 The points are found by dual coordinate ascent (`Ascent`, whose passes over the rows are in `coordinate`) with three
-additions. Where h is not strongly convex enough, it is run on h + κ‖· − x₀‖²/2 and the centre x₀ is moved to each
+additions. Where h is not strongly convex enough, it is run on h + κ‖· − x₀‖²/2 and the center x₀ is moved to each
 solution: the proximal point method, which ends after finitely many moves where F is piecewise linear. Once an inner
 problem has taken some passes, blocks of passes in one fixed order are extrapolated (Anderson), and the result is kept
 where it raises the dual. And the best primal and dual points seen are kept, each by itself.
@@ -16,6 +16,10 @@ coordinate step; its points come from accelerated proximal gradient descent (`de
 Momentum is dropped whenever it points uphill (O'Donoghue and Candès 2015), which gives the fast linear rate of a
 strongly convex F without knowing its modulus. The slopes p − e_y at any point are in the domain of the conjugate, so
 that every point brings its own dual bound.
+
+A loss without a conjugate has no dual bound. Where h is μ-strongly convex, F(x) − ‖g‖²/2μ is a lower bound of F* for
+any subgradient g of F at x, and a proximal gradient step brings one that goes to 0 where the loss is smooth
+(`_by_gradients`). That rests on the loss being convex, as `sottovoce.testing.check_loss` checks.
 """
 
 import math
@@ -27,9 +31,10 @@ import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.problem.coordinate import Dual, Passes
+from sottovoce.problem.losses import Entropy
 from sottovoce.problem.objective import Problem
-from sottovoce.problem.regularisers import Regulariser, Separable
-from sottovoce.rows import is_sparse
+from sottovoce.problem.regularizers import Regularizer, Separable
 
 PLAIN = 10  # passes of an inner problem before extrapolation: the active set changes too much at first
 INNER = 0.02  # an inner problem is solved to this share of the true gap, or to the size of its proximal term
@@ -37,7 +42,9 @@ EASE = 0.7  # κ shrinks by this after an inner problem that took only a pass or
 LEAST = 1e-6  # … to no less than this share of where it began
 STUCK = 1_000  # after as many passes of one inner problem, go on from where it is with a larger κ
 HARDEN = 4.0  # … by this factor: a stiffer inner problem is an easier one
-LOOK = 10  # steps of the descent between two looks at its gap
+LOOK = 10  # steps of the descent between two checks of its gap
+UNCHANGED = 100  # checks without progress after which a gap without a dual bound will not be reached
+ROUNDED = 1e-9  # by which rounding may lift a dual value over the primal one, relative to 1 and to the value
 
 Progress = Callable[[int, float], None]
 """(passes made, gap)."""
@@ -56,7 +63,7 @@ class Optimum:
     x : the model
     slopes : the dual variables, one a row (K of K outputs), each in the domain of φ*
     value : F(x)
-    lower : D(slopes), a lower bound of F*
+    lower : a lower bound of F*: D(slopes), or of a loss without a conjugate what a subgradient of F at x gives
     gap : value − lower
     passes : passes over the data that were made
     """
@@ -75,10 +82,10 @@ def dual_value(problem: Problem, slopes: Array, reach: float = math.inf) -> floa
     Examples
     --------
     >>> from sottovoce.problem.losses import LOSSES
-    >>> from sottovoce.problem.regularisers import REGULARISERS
+    >>> from sottovoce.problem.regularizers import REGULARIZERS
     >>> from sottovoce.problem.shards import Shards
     >>> shards = Shards.of(np.eye(2), np.array([1.0, -1.0]), np.array([0, 2]))
-    >>> problem = Problem(LOSSES.make("hinge"), REGULARISERS.make("l2", mu=1.0), shards)
+    >>> problem = Problem(LOSSES.make("hinge"), REGULARIZERS.make("l2", mu=1.0), shards)
     >>> dual_value(problem, np.array([-1.0, 1.0]))
     0.75
     """
@@ -93,7 +100,7 @@ def optimum(
     progress: Progress | None = None,
     known: tuple[Array, Array] | None = None,
 ) -> Optimum:
-    """Minimise F until the duality gap is at most `gap`.
+    """Minimize F until the duality gap is at most `gap`.
 
     Parameters
     ----------
@@ -101,21 +108,23 @@ def optimum(
     max_passes : passes over the data after which to give up, with a `GapError`
     seed : of the order in which rows are visited
     progress : called with the passes made and the gap, now and then (class by class where the problem falls apart)
-    known : points (x, slopes) that somebody has found, for a model of one output: they are certified, or gone on from
+    known : points (x, slopes) that someone has found, for a model of one output: they are certified, or gone on from
 
     Examples
     --------
     >>> from sottovoce.problem.losses import LOSSES
-    >>> from sottovoce.problem.regularisers import REGULARISERS
+    >>> from sottovoce.problem.regularizers import REGULARIZERS
     >>> from sottovoce.problem.shards import Shards
     >>> shards = Shards.of(np.eye(2), np.array([1.0, -1.0]), np.array([0, 2]))
-    >>> best = optimum(Problem(LOSSES.make("hinge"), REGULARISERS.make("l2", mu=1.0), shards))
+    >>> best = optimum(Problem(LOSSES.make("hinge"), REGULARIZERS.make("l2", mu=1.0), shards))
     >>> best.x, best.value
     (array([ 0.5, -0.5]), 0.75)
     """
     h = _supported(problem.h)
     if not gap > 0:
         raise SpecError(f"the duality gap to reach must be over 0, not {gap!r}")
+    if problem.loss.conjugate_formula is None and not problem.joint.one_vs_rest:
+        return _by_gradients(problem, h, gap, max_passes, progress)
     if problem.outputs > 1:
         work = _class_by_class if problem.joint.one_vs_rest else _descent
         return work(problem, h, gap, max_passes, seed, progress)
@@ -126,13 +135,20 @@ def optimum(
         answer = best.certified(0)
         if answer.gap <= gap:
             return answer
-    ascent = Ascent(problem, h, seed)
-    if known is not None:
+    return _ascended(best, Ascent(problem, h, seed), known is not None, gap, max_passes, progress)
+
+
+def _ascended(
+    best: "_Best", ascent: "Ascent", known: bool, gap: float, max_passes: int, progress: Progress | None
+) -> Optimum:
+    """Ascend in the dual, around a center that moves, until the gap is closed; from the best slopes if `known`."""
+    problem, h = ascent.problem, ascent.h
+    if known:
         ascent.s = best.slopes.copy()
     kappa = first = 0.0 if h.mu >= ascent.stiffness else ascent.stiffness
-    ascent.centre_at(np.clip(np.zeros(problem.shards.m), h.lo, h.hi), kappa)
+    ascent.center_at(np.clip(np.zeros(problem.shards.m), h.lo, h.hi), kappa)
     best.offer(ascent.x, ascent.s, ascent.v)
-    made = since = 0  # passes, in all and since the centre last moved
+    made = since = 0  # passes, in all and since the center last moved
     while True:
         if best.gap <= gap:
             answer = best.certified(made)
@@ -140,7 +156,7 @@ def optimum(
                 return answer
         if made >= max_passes:
             raise _too_wide(best.gap, made, gap)
-        # look at the gap often at first, then ever more rarely: a look costs as much as a pass
+        # check the gap often at first, then ever more rarely: an evaluation costs as much as a pass
         count = min(max(1, since // 4) if since < PLAIN else BLOCK * max(1, since // (4 * BLOCK)), max_passes - made)
         ascent.advance(count, extrapolate=since >= PLAIN)
         made, since = made + count, since + count
@@ -156,7 +172,7 @@ def optimum(
                 kappa = max(EASE * kappa, LEAST * first)
             elif since >= STUCK:
                 kappa *= HARDEN
-            ascent.centre_at(ascent.x, kappa)
+            ascent.center_at(ascent.x, kappa)
             since = 0
 
 
@@ -166,12 +182,55 @@ def _class_by_class(
     """h is separable, so F is a sum over the classes; each gets its share of the gap."""
     found = []
     for signs in problem.joint.signs(problem.shards.y).T:
-        one = replace(problem, shards=problem.shards.relabelled(signs), outputs=1)
+        one = replace(problem, shards=problem.shards.relabeled(signs), outputs=1)
         found.append(optimum(one, gap / problem.outputs, max_passes, seed, progress))
     x, slopes = np.concatenate([one.x for one in found]), np.stack([one.slopes for one in found], axis=1)
     value = problem.value(x)
-    lower = min(sum(one.lower for one in found), value)
+    lower = _not_over(problem, sum(one.lower for one in found), value)
     return Optimum(x, slopes, value, lower, value - lower, sum(one.passes for one in found))
+
+
+def _not_over(problem: Problem, lower: float, value: float) -> float:
+    """A lower bound of F* beside a value of F: more than rounding over it, and the conjugate must be wrong."""
+    if lower > value + ROUNDED * max(1.0, abs(value)):
+        raise SpecError(
+            f"the conjugate of loss '{problem.loss.name}' is wrong: it bounds the objective by {lower:.9g} from below, "
+            f"and there is a model with {value:.9g}; correct conjugate_formula, or give None"
+        )
+    return min(lower, value)
+
+
+def _by_gradients(problem: Problem, h: Separable, gap: float, max_passes: int, progress: Progress | None) -> Optimum:
+    """Descend a loss without a conjugate, until a subgradient of F bounds the gap."""
+    if h.mu == 0.0:
+        raise SpecError(
+            f"loss '{problem.loss.name}' has no conjugate, and without one an optimum is certified only where h has an "
+            "l2 part; give the loss a Conjugate, or take l2 or elastic_net"
+        )
+    stiffness = float(np.dot(problem.record_weights, np.square(problem.shards.norms))) or 1.0
+    best, since = Optimum(np.empty(0), np.empty(0), math.inf, -math.inf, math.inf, 0), 0
+    for made, (x, slopes) in enumerate(descend(problem, np.clip(np.zeros(problem.m), h.lo, h.hi), math.inf), start=1):
+        if made % LOOK and made < max_passes:
+            continue
+        gradient = problem.combined(slopes)
+        new = h.step(gradient - stiffness * x, 1.0, stiffness)
+        _, new_slopes = _look(problem, new)
+        subgradient = problem.combined(new_slopes) - gradient + stiffness * (x - new)
+        value, bound = problem.value(new), float(np.dot(subgradient, subgradient)) / (2.0 * h.mu)
+        since = since + 1 if bound > 0.9 * best.gap else 0
+        if bound < best.gap:
+            best = Optimum(new, new_slopes, value, value - bound, bound, made)
+        if progress is not None:
+            progress(made, best.gap)
+        if best.gap <= gap:
+            return best
+        if made >= max_passes or since >= UNCHANGED:
+            raise GapError(
+                f"the optimum is known to {best.gap:.2e} after {made} passes, not to the {gap:g} requested; loss "
+                f"'{problem.loss.name}' has no conjugate, which a loss with kinks needs: give it a Conjugate, or "
+                "accept a wider gap"
+            )
+    raise AssertionError("the descent has no end of its own")
 
 
 def _descent(
@@ -193,7 +252,7 @@ def _descent(
 
 def _too_wide(gap: float, made: int, wanted: float) -> GapError:
     return GapError(
-        f"the duality gap is still {gap:.2e} after {made} passes, over the {wanted:g} asked for; "
+        f"the duality gap is still {gap:.2e} after {made} passes, over the {wanted:g} requested; "
         "raise max_passes or accept a wider gap"
     )
 
@@ -204,11 +263,11 @@ def _dual_value(problem: Problem, slopes: Array, v: Array, reach: float) -> floa
     return -float(np.dot(problem.record_weights, conjugates)) - problem.h.conjugate(v, reach)
 
 
-def _supported(h: Regulariser) -> Separable:
-    """Refuse regularisers under which the dual bound may be −∞ or the ascent has no closed step."""
+def _supported(h: Regularizer) -> Separable:
+    """Refuse regularizers under which the dual bound may be −∞ or the ascent has no closed step."""
     if not isinstance(h, Separable):
         raise SpecError(
-            f"the optimum is certified for separable regularisers (l2, l1, elastic_net, box) only, "
+            f"the optimum is certified for separable regularizers (l2, l1, elastic_net, box) only, "
             f"not {type(h).__name__}; choose one of those"
         )
     boxed = -math.inf < h.lo and h.hi < math.inf
@@ -255,7 +314,7 @@ class _Best:
     def certified(self, passes: int) -> Optimum:
         """Both values computed afresh from the points alone, so that no running sum is part of the proof."""
         self.value = self.problem.value(self.x)
-        self.lower = min(dual_value(self.problem, self.slopes, self.reach), self.value)  # not over it by rounding
+        self.lower = _not_over(self.problem, dual_value(self.problem, self.slopes, self.reach), self.value)
         return Optimum(self.x, self.slopes, self.value, self.lower, self.gap, passes)
 
 
@@ -272,16 +331,17 @@ class Ascent:
         self.low, self.high = (np.ascontiguousarray(end, dtype=np.float64) for end in loss.interval(shards.y))
         self.steps = self.w * np.square(shards.norms)
         self.stiffness = float(np.mean(self.steps)) or 1.0  # R²/N: here a record's own curvature balances the rest
-        self.curvature = 0.0 if loss.conjugate_formula is None else loss.conjugate_formula.curvature(loss.parameter)
+        self.curvature = loss.curvature
         self.s = np.zeros(self.records)
+        self._passes = Passes(problem.shards)
 
     @property
     def v(self) -> Array:
         """−Σ w_r s_r c_r, as the running sum has it."""
         return self.z - self.kappa * self.x0
 
-    def centre_at(self, x0: Array, kappa: float) -> None:
-        """Move the proximal centre, and sum v afresh."""
+    def center_at(self, x0: Array, kappa: float) -> None:
+        """Move the proximal center, and sum v afresh."""
         self.x0, self.kappa = x0.copy(), kappa
         self.z, self.x = self._primal(self.s)
 
@@ -326,22 +386,13 @@ class Ascent:
             self.s, self.z, self.x = s, z, x
 
     def _sweep(self, rows: IntArray) -> None:
-        from sottovoce.problem.coordinate import dense_pass, sparse_pass  # Numba takes long to load: only when used
-
-        shards, h = self.problem.shards, self.h
-        scale = 1.0 / (h.mu + self.kappa)
-        entropy = self.problem.loss.conjugate_formula is None
-        loss = (self.y, self.w, self.steps, self.low, self.high, self.curvature, entropy)
-        state = (h.phi, scale, h.lo, h.hi, self.s, self.z, self.x)
-        if is_sparse(shards.X):
-            X = shards.X
-            sparse_pass(X.data, X.indices, X.indptr, shards.intercept, rows, *loss, *state)
-        else:
-            dense_pass(shards.X, shards.intercept, rows, *loss, *state)
+        h, entropy = self.h, isinstance(self.problem.loss.conjugate_formula, Entropy)
+        loss = self.y, self.w, self.steps, self.low, self.high, self.curvature, entropy
+        self._passes.sweep(Dual(*loss, h.phi, 1.0 / (h.mu + self.kappa), h.lo, h.hi), rows, self.s, self.z, self.x)
 
 
 CAUTION = 64.0  # the first step is this much longer than the one that is sure to descend, and is cut as need be
-ROUNDING = 1e-12  # two values of F that differ by less are not told apart
+ROUNDING = 1e-12  # two values of F that differ by less are not distinguished
 
 
 class Iterate(NamedTuple):
@@ -351,11 +402,18 @@ class Iterate(NamedTuple):
     slopes: Array
 
 
-def descend(problem: Problem, x: Array) -> Iterator[Iterate]:
-    """Better and better points, without end; each costs about two passes over the data."""
+def descend(problem: Problem, x: Array, most: float | None = None) -> Iterator[Iterate]:
+    """Better and better points, without end; each costs about two passes over the data.
+
+    Parameters
+    ----------
+    x : where to start
+    most : a bound of the curvature of the risk; by default that of softmax
+    """
     # the Hessian of logsumexp is at most I/2, so that of the risk is at most Σ w ‖c‖²/2
-    sure = 0.5 * float(np.dot(problem.record_weights, np.square(problem.shards.norms))) or 1.0
-    stiffness, ahead, momentum = sure / CAUTION, x, 1.0
+    usual = 0.5 * float(np.dot(problem.record_weights, np.square(problem.shards.norms))) or 1.0
+    sure = usual if most is None else most
+    stiffness, ahead, momentum = usual / CAUTION, x, 1.0
     while True:
         risk, slopes = _look(problem, ahead)
         gradient = problem.combined(slopes)

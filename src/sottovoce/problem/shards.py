@@ -10,12 +10,12 @@ all the rows of theirs at that node; then the permutation has a person's rows si
 A record may count less than others: its weight, between 0 and 1, multiplies its loss. That 1 is the most is what keeps
 weights out of the accounts: what a record can add to a sum is bounded as if it had none.
 
-Records are dealt out evenly, by a group column, or with skewed labels (`even`, `by_group`, `dirichlet`), each of which
-returns (offsets, order). A random partition needs a generator of its own: how records are dealt out in a simulation is
-no part of a release.
+Records are partitioned evenly, by a group column, or with skewed labels (`even`, `by_group`, `dirichlet`), each of
+which returns (offsets, order). A random partition needs a generator of its own: how records are partitioned in a
+simulation is no part of a release.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -25,10 +25,11 @@ import numpy as np
 import scipy  # not its parts: they load when first used
 from numpy.typing import NDArray
 
+from sottovoce._renamed import old_arguments, old_attributes
 from sottovoce._types import Array, IntArray, Matrix
-from sottovoce.errors import DataError
-from sottovoce.problem.units import group_rows
-from sottovoce.rows import BLOCK, csr_stretches, in_parts, is_sparse, row_norms
+from sottovoce.errors import DataError, SpecError
+from sottovoce.matrices import BLOCK, csr_stretches, in_parts, is_sparse, row_norms
+from sottovoce.problem.people import group_rows
 
 PIECE = 4 * BLOCK  # entries of CSR rows that are multiplied at a time
 
@@ -46,6 +47,7 @@ class Reading:
         return Reading, ()  # what comes out of a file is another array
 
 
+@old_attributes
 @dataclass(frozen=True, eq=False)
 class Shards:
     """The data of n nodes: rows X, targets y, and which rows are whose.
@@ -58,7 +60,7 @@ class Shards:
     order : the row at each place, or None where places are rows
     intercept : B, the constant value of the intercept's column; 0 for no intercept
     starts : (units + 1,) unit u has the places starts[u] … starts[u+1] − 1, or None where units are places
-    people : whether units are people, told apart by ids, and not records
+    people : whether units are people, distinguished by ids, and not records
     weights : between 0 and 1, one a row, what its loss is multiplied by; None where all count the same
     reading : which reading of the rows this is, by which engines keep what they make of them
     """
@@ -78,6 +80,7 @@ class Shards:
             object.__setattr__(self, "reading", Reading(self.X))
 
     @classmethod
+    @old_arguments
     def of(
         cls,
         X: Matrix,
@@ -85,7 +88,7 @@ class Shards:
         offsets: IntArray,
         order: IntArray | None = None,
         intercept: float = 0.0,
-        units: Any = None,
+        user_ids: Any = None,
         weights: Array | None = None,
     ) -> "Shards":
         """Check the data once, and wrap it without copying.
@@ -94,15 +97,15 @@ class Shards:
         ----------
         X, y, order, intercept, weights : see the attributes
         offsets : (n + 1,) node i has the places offsets[i] … offsets[i+1] − 1, whatever the units are
-        units : one id a record, in the order of X: records of one node with the same id are one person's. None: every
-            record is a unit of its own.
+        user_ids : one id a record, in the order of X: records of one node with the same id are one person's. None:
+            every record is a unit of its own.
 
         Examples
         --------
         >>> shards = Shards.of(np.eye(4), np.array([1.0, -1.0, 1.0, -1.0]), np.array([0, 1, 4]))
         >>> shards.n, shards.m, shards.sizes.tolist()
         (2, 4, [1, 3])
-        >>> Shards.of(shards.X, shards.y, np.array([0, 1, 4]), units=["ann", "bob", "eve", "bob"]).sizes.tolist()
+        >>> Shards.of(shards.X, shards.y, np.array([0, 1, 4]), user_ids=["ann", "bob", "eve", "bob"]).sizes.tolist()
         [1, 2]
         """
         X = _matrix(X)
@@ -111,13 +114,13 @@ class Shards:
         if y.shape != (X.shape[0],):
             raise DataError(f"there are {X.shape[0]} records but {y.size} targets; give one target a record")
         _check_owners(offsets, order, len(y))
-        _refuse_nan(X, y)
+        _check_no_nan(X, y)
         order, starts = None if order is None else np.asarray(order, dtype=np.int64), None
-        if units is not None:
-            if len(units) != len(y):
-                raise DataError(f"there are {len(y)} records but {len(units)} unit ids; give one id a record")
-            offsets, order, starts = group_rows(units, offsets, order)
-        return cls(X, y, offsets, order, float(intercept), starts, units is not None, _weights(weights, len(y)))
+        if user_ids is not None:
+            if len(user_ids) != len(y):
+                raise DataError(f"there are {len(y)} records but {len(user_ids)} unit ids; give one id a record")
+            offsets, order, starts = group_rows(user_ids, offsets, order)
+        return cls(X, y, offsets, order, float(intercept), starts, user_ids is not None, _weights(weights, len(y)))
 
     @property
     def n(self) -> int:
@@ -177,7 +180,7 @@ class Shards:
         alone.__dict__["norms"] = norms  # computed once for all nodes
         return alone
 
-    def relabelled(self, y: Array) -> "Shards":
+    def relabeled(self, y: Array) -> "Shards":
         """The same records with other targets."""
         other = replace(self, y=np.ascontiguousarray(y, dtype=np.float64))
         other.__dict__["norms"] = self.norms
@@ -192,17 +195,17 @@ class Shards:
             other.__dict__["norms"] = np.hypot(self.norms, intercept)
         return other
 
-    def dealt(self, offsets: IntArray, order: IntArray | None) -> "Shards":
-        """The same records, each a unit, with other owners; what is known of them is not looked up again.
+    def partitioned(self, offsets: IntArray, order: IntArray | None) -> "Shards":
+        """The same records, each a unit, with other owners; what is known of them is not fetched again.
 
         Examples
         --------
         >>> shards = Shards.of(np.eye(4), np.array([1.0, -1.0, 1.0, -1.0]), np.array([0, 2, 4]))
-        >>> shards.dealt(*even(4, 2, np.random.default_rng(0))).X is shards.X
+        >>> shards.partitioned(*even(4, 2, np.random.default_rng(0))).X is shards.X
         True
         """
         if self.people:
-            raise DataError("people are dealt out with all of their rows; make shards anew, with their ids")
+            raise DataError("people are partitioned with all of their rows; make shards anew, with their ids")
         _check_owners(offsets, order, len(self.y))
         other = replace(self, offsets=offsets, order=order)
         other.__dict__["norms"] = self.norms
@@ -329,7 +332,7 @@ def _check_owners(offsets: IntArray, order: IntArray | None, records: int) -> No
     places = records if order is None else len(order)
     if offsets.ndim != 1 or len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != places:
         raise DataError(
-            f"the nodes' offsets must run from 0 to the {places} records dealt out, not {offsets.tolist()[:4]} …"
+            f"the nodes' offsets must run from 0 to the {places} records partitioned, not {offsets.tolist()[:4]} …"
         )
     empty = np.flatnonzero(np.diff(offsets) <= 0)
     if empty.size:
@@ -342,21 +345,26 @@ def _check_owners(offsets: IntArray, order: IntArray | None, records: int) -> No
             raise DataError("the order names a row twice; give every record to one node, once")
 
 
-def _refuse_nan(X: Matrix, y: Array) -> None:
+def _check_no_nan(X: Matrix, y: Array) -> None:
     values = X.data if is_sparse(X) else X
     # a sum is not finite if any term is not: no temporary of the data's size unless something is wrong
-    total = sum(in_parts(values, lambda some: float(np.sum(some, dtype=np.float64))))
+    total = sum(in_parts(values, _quiet_sum))
     if not np.isfinite(total) and not np.all(np.isfinite(values)):
         raise DataError("the data holds NaN or infinite values; fill them in or drop those records first")
     if not np.all(np.isfinite(y)):
         raise DataError("the targets hold NaN or infinite values; drop those records first")
 
 
+def _quiet_sum(values: NDArray[Any]) -> float:
+    with np.errstate(over="ignore", invalid="ignore"):  # a warning would reveal one record
+        return float(np.sum(values, dtype=np.float64))
+
+
 Partition = tuple[IntArray, IntArray | None]
 
 
 def even(n_records: int, n: int, rng: np.random.Generator | None = None) -> Partition:
-    """Deal the records out evenly (sizes differ by one at the most): in file order, or shuffled.
+    """Partition the records out evenly (sizes differ by one at the most): in file order, or shuffled.
 
     Examples
     --------
@@ -409,6 +417,76 @@ def dirichlet(y: Array, n: int, concentration: float, rng: np.random.Generator) 
     return _offsets(sizes), np.argsort(owner, kind="stable")
 
 
+Split = Callable[[IntArray, int], Partition]
+"""(a row of each unit, nodes) -> which unit is at which node."""
+
+
+def in_turn(rows: IntArray, n: int) -> Partition:
+    """Unit u to node u mod n, so that a sorted table does not become lopsided nodes.
+
+    Examples
+    --------
+    >>> in_turn(np.arange(5), 2)
+    (array([0, 3, 5]), array([0, 2, 4, 1, 3]))
+    """
+    _enough(len(rows), n)
+    return by_group(np.arange(len(rows)) % n)[0]
+
+
+def partition(records: int, n: int, people: Any = None, *, seeded: bool, split: Split = in_turn) -> Partition:
+    """Which rows are at which of n simulated nodes, where no column names the owners: the only way to decide it.
+
+    A row goes by its place in the table. A person goes with all of their rows. Which people there are is private, and
+    no partition into nodes of public sizes could be made without looking at it: with more than one node a person with
+    another id would move others. So people are partitioned in simulations only.
+
+    Parameters
+    ----------
+    records : rows of the table
+    n : nodes
+    people : the id of the person of each row; None where every row is a unit of its own
+    seeded : whether the run is a simulation, without a guarantee
+    split : of the units; people are in the order of their ids
+
+    Examples
+    --------
+    >>> partition(4, 2, ["eve", "ann", "bob", "ann"], seeded=True)
+    (array([0, 3, 4]), array([0, 1, 3, 2]))
+    """
+    if people is None or n == 1:
+        return split(np.arange(records), n)
+    if not seeded:
+        raise SpecError(
+            f"people cannot be partitioned over {n} simulated nodes in a run with a guarantee: another id of one "
+            "person would move others to other nodes; name the owner of each record (nodes=, --group), take one node "
+            "(n_nodes=1, --nodes 1), or simulate (random_state=, --seed)"
+        )
+    _, first, person = np.unique(np.asarray(people), return_index=True, return_inverse=True)
+    if n > len(first):
+        raise DataError(f"{n} nodes cannot share {len(first)} people; take at most {len(first)} nodes")
+    offsets, order = split(first, n)
+    owner = np.empty(len(first), dtype=np.int64)
+    owner[slice(None) if order is None else order] = np.repeat(np.arange(n), np.diff(offsets))
+    return by_group(owner[person.reshape(-1)])[0]
+
+
+def owner_of_rows(parts: Partition) -> IntArray:
+    """The node number of every row.
+
+    Examples
+    --------
+    >>> owner_of_rows(in_turn(np.arange(5), 2))
+    array([0, 1, 0, 1, 0])
+    """
+    offsets, order = parts
+    places = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    if order is None:
+        return places
+    owner = np.empty_like(places)
+    owner[order] = places
+    return owner
+
+
 def _offsets(sizes: IntArray) -> IntArray:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
@@ -417,4 +495,6 @@ def _enough(n_records: int, n: int) -> None:
     if n < 1:
         raise DataError(f"there must be at least one node, not {n}")
     if n > n_records:
-        raise DataError(f"{n} nodes cannot share {n_records} records; take at most {n_records} nodes")
+        raise DataError(
+            f"{n} nodes cannot share {n_records} records (n_samples = {n_records}); take at most {n_records} nodes"
+        )

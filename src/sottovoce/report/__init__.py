@@ -4,6 +4,9 @@
 `audited`, `network`, `weights`, `statement`, `compared` and `what_was_run` make sections, `page` the file of them.
 """
 
+from typing import Any
+
+from sottovoce._renamed import module_attribute
 from sottovoce.figure import Curve
 from sottovoce.report.audits import audited
 from sottovoce.report.budget import burn_down, claims
@@ -14,14 +17,14 @@ from sottovoce.report.guarantee import statement, tradeoff, verdict
 from sottovoce.report.history import curves
 from sottovoce.report.model import weights
 from sottovoce.report.reports import write
-from sottovoce.report.settings import Setting, settings_of
+from sottovoce.report.settings import RunGroup, settings_of
 from sottovoce.report.tables import compared, what_was_run
 
 __all__ = [
     "Curve",
     "Plot",
+    "RunGroup",
     "Section",
-    "Setting",
     "audited",
     "burn_down",
     "claims",
@@ -41,3 +44,8 @@ __all__ = [
     "what_was_run",
     "write",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return what a name of version 0.2 stands for now."""
+    return module_attribute(__name__, name)

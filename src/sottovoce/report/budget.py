@@ -8,13 +8,13 @@ import numpy as np
 from bokeh.models import ColumnDataSource, FixedTicker
 
 from sottovoce.figure import Curve
-from sottovoce.privacy.accounting import price
+from sottovoce.privacy.accounting import compute_epsilon
 from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.statement import PrivacyStatement, number
 from sottovoce.privacy.theorem1 import Theorem1
 from sottovoce.report.document import Plot, Section, tag
 from sottovoce.report.figures import controls, panel
-from sottovoce.report.settings import Setting
+from sottovoce.report.settings import RunGroup
 from sottovoce.report.theme import COLOURS, INK, add_legend, chart, plain, style, tips
 
 COUNTS = 20  # of a node's releases, at which ε is computed
@@ -29,7 +29,7 @@ def terms(statements: Sequence[PrivacyStatement]) -> str:
     return f"at δ = {deltas}, against {against}, {adjacency}"
 
 
-def burn_down(settings: Sequence[Setting], title: str = "Budget") -> Section:
+def burn_down(settings: Sequence[RunGroup], title: str = "Budget") -> Section:
     """ε spent by the worst node of each setting against the number of its releases, from the accountant."""
     noisy = [s for s in settings if 0 < s.statement.epsilon < math.inf]
     if not noisy:
@@ -51,7 +51,7 @@ def burn_down(settings: Sequence[Setting], title: str = "Budget") -> Section:
     )
 
 
-def claims(settings: Sequence[Setting], title: str = "Claimed against true ε") -> Section | None:
+def claims(settings: Sequence[RunGroup], title: str = "Claimed against true ε") -> Section | None:
     """The ε that a formula claims and the ε that its noise gives, where any setting was run on a claim."""
     claimed = [s for s in settings if s.statement.claimed is not None and math.isfinite(s.statement.epsilon)]
     if not claimed:
@@ -69,7 +69,7 @@ def claims(settings: Sequence[Setting], title: str = "Claimed against true ε") 
     return Section(title, (tag("p", text), plots))
 
 
-def _words(noisy: Sequence[Setting]) -> str:
+def _words(noisy: Sequence[RunGroup]) -> str:
     worst = [s.statement.worst for s in noisy]
     if len(noisy) == 1:
         group = worst[0]
@@ -80,27 +80,27 @@ def _words(noisy: Sequence[Setting]) -> str:
     return "For each setting, the node whose records are protected least. Every release spends; silence costs nothing."
 
 
-def _spent(setting: Setting, label: str, index: int) -> Curve:
+def _spent(setting: RunGroup, label: str, index: int) -> Curve:
     statement = setting.statement
     event = statement.worst.event
     counts = _counts(event.rounds, COUNTS)
-    values = [price([event.after(int(k))], statement.delta, lower=False).epsilon for k in counts[:-1]]
+    values = [compute_epsilon([event.after(int(k))], statement.delta, lower=False).epsilon for k in counts[:-1]]
     return Curve(label, {"releases": counts}, np.array([*values, statement.worst.epsilon]), style=style(index))
 
 
-def _beside(setting: Setting) -> list[Curve]:
+def _beside(setting: RunGroup) -> list[Curve]:
     """What a single run's curve is compared with: the lower bound, and what was promised or claimed."""
     statement = setting.statement
     event = statement.worst.event
     counts = _counts(event.rounds, LOWER)
     lines = []
-    if event.realised:
-        lower = [price([event.after(int(k))], statement.delta).epsilon_lower for k in counts[:-1]]
+    if event.realized:
+        lower = [compute_epsilon([event.after(int(k))], statement.delta).epsilon_lower for k in counts[:-1]]
         low = np.array([*lower, statement.epsilon_lower])
         lines.append(Curve("at least (worst data)", {"releases": counts}, low, style=(COLOURS[5], "dashed")))
     noise = setting.first.spec.privacy.noise
     if statement.claimed is not None:
-        claim = Theorem1(statement.claimed, 0.01, 1.0, 1.0, 1, event.rounds)  # eq. (7) looks at ε and t/T only
+        claim = Theorem1(statement.claimed, 0.01, 1.0, 1.0, 1, event.rounds)  # eq. (7) examines ε and t/T only
         many = _counts(event.rounds, 3 * COUNTS)
         hat = np.array([claim.spent(int(k)) for k in many])
         lines.append(Curve("claimed, eq. (7)", {"releases": many}, hat, style=(COLOURS[1], "dashdot")))

@@ -1,7 +1,7 @@
 """The page: sections in, one HTML file out, with everything in it that it needs.
 
-HTML is a tree of elements here: names and titles are text nodes or attributes, and cannot become markup, whoever wrote
-them. The page's content security policy lets the browser run exactly the scripts that were written here, by their
+HTML is a tree of elements here: names and titles are text nodes or attributes, and cannot become markup, no matter who
+wrote them. The page's content security policy lets the browser run exactly the scripts that were written here, by their
 hashes, and load nothing from anywhere.
 """
 

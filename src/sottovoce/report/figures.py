@@ -27,14 +27,14 @@ def shown(figure: Figure) -> list[Part]:
 def _plot(figure: Figure, drawn: Panel | Ranking) -> Plot:
     if isinstance(drawn, Ranking):
         return Plot(drawn.label, ranked(drawn))
-    lines = [_above_nothing(curve) if drawn.log else curve for curve in drawn.curves]
+    lines = [above_zero(curve) if drawn.log else curve for curve in drawn.curves]
     heading = f"{drawn.label}: {drawn.title}" if drawn.title else drawn.label
     return Plot(heading, panel(drawn.name, lines, figure.axes, figure.name, log=drawn.log, log_x=figure.log_x))
 
 
-def _above_nothing(curve: Curve) -> Curve:
+def above_zero(curve: Curve) -> Curve:
     """Its band cut off at a tenth of its least mean: a log axis has no place for 0."""
-    if curve.low is None or not np.any(curve.y > 0):
+    if curve.low is None or not np.any(curve.y > 0) or np.any(curve.y < 0):
         return curve
     return replace(curve, low=np.maximum(curve.low, float(curve.y[curve.y > 0].min()) / 10))
 
@@ -50,13 +50,13 @@ def ranked(ranking: Ranking) -> Any:
         columns: dict[str, Any] = {name: [getattr(p, name) for p in points] for name in ("mean", "low", "high")}
         columns |= {"who": [plain(p.who) for p in points], "y": [places - p.place for p in points]}
         source = ColumnDataSource(columns)
-        colour, _ = style(k)
-        dots = plot.scatter("mean", "y", source=source, size=8, color=colour)
-        whiskers = plot.segment("low", "y", "high", "y", source=source, color=colour, line_width=1.5)
+        color, _ = style(k)
+        dots = plot.scatter("mean", "y", source=source, size=8, color=color)
+        whiskers = plot.segment("low", "y", "high", "y", source=source, color=color, line_width=1.5)
         drawn.append(dots)
         entries[label] = [dots, whiskers]
-    told = [("", "@who"), (ranking.label, "@mean{%.4g}"), ("from", "@low{%.4g}"), ("to", "@high{%.4g}")]
-    plot.add_tools(tips(told, drawn))
+    tooltips = [("", "@who"), (ranking.label, "@mean{%.4g}"), ("from", "@low{%.4g}"), ("to", "@high{%.4g}")]
+    plot.add_tools(tips(tooltips, drawn))
     plot.yaxis.ticker = FixedTicker(ticks=list(range(1, places + 1)))
     plot.yaxis.major_label_overrides = {places - i: plain(who) for i, who in enumerate(ranking.order)}
     plot.xaxis.axis_label = ranking.label
@@ -85,16 +85,16 @@ def panel(
     plot.xaxis.axis_label = axes[first]
     entries: dict[str, list[Any]] = {}
     for index, (line, label) in enumerate(zip(lines, distinct([line.label for line in lines]), strict=True)):
-        colour, dash = line.style or style(index)
+        color, dash = line.style or style(index)
         data = {column: np.asarray(line.x[column]) for column in axes} | {"y": line.y}
         if line.low is not None and line.high is not None:
             data |= {"low": line.low, "high": line.high}
         source = ColumnDataSource(data)
         drawn = []
         if "low" in data:
-            band = plot.varea(first, "low", "high", source=source, fill_color=colour, fill_alpha=0.18, name=label)
+            band = plot.varea(first, "low", "high", source=source, fill_color=color, fill_alpha=0.18, name=label)
             drawn.append(band)
-        drawn.append(plot.line(first, "y", source=source, color=colour, line_width=2.2, line_dash=dash, name=label))
+        drawn.append(plot.line(first, "y", source=source, color=color, line_width=2.2, line_dash=dash, name=label))
         entries[label] = drawn[::-1]
     plot.add_tools(tips([*shown, ("value", "@y{%.5g}")], [drawn[0] for drawn in entries.values()]))
     if len(lines) > 1:

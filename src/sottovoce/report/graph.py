@@ -20,7 +20,7 @@ NAMED = 24  # up to so many nodes, names are written beside them
 
 
 def network(result: Result, title: str = "Network") -> Section:
-    """The graph of a run, its nodes coloured by how often they spoke, with everything public about them on hover."""
+    """The graph of a run, its nodes colored by how often they spoke, with everything public about them on hover."""
     rows = node_rows(result)
     public = result.public
     edges = np.asarray(public.get("edges", []), dtype=np.int64).reshape(-1, 2)
@@ -41,7 +41,7 @@ def network(result: Result, title: str = "Network") -> Section:
     if "iota" in public and "beta" in public:
         text += f"A node is active in a share ι = {public['iota']:.4g} of the rounds; the gossip mixes at β = "
         text += f"{public['beta']:.4g}, where 0 is at once and 1 never. "
-    note = f"Size: records. Colour: rounds in which the node spoke. On hover: σ, and ε {terms([result.statement])}."
+    note = f"Size: records. Color: rounds in which the node spoke. On hover: σ, and ε {terms([result.statement])}."
     if len(rows) > MOST_NODES:
         text += f"Too many nodes to draw: all {len(rows):,} are in the table. "
         return Section(
@@ -119,8 +119,8 @@ def _graph(rows: Sequence[dict[str, Any]], edges: Any) -> Any:
     plot.segment("x0", "y0", "x1", "y1", source=links, line_color=INK, line_alpha=faint, line_width=1.2)
     even = spoke.min() == spoke.max()
     mapper = LinearColorMapper(palette=Cividis256[::-1], low=spoke.min(), high=spoke.max())
-    colour = COLOURS[0] if even else {"field": "spoke", "transform": mapper}
-    dots = plot.scatter("x", "y", source=source, size="size", fill_color=colour, line_color=INK, line_width=0.8)
+    color = COLOURS[0] if even else {"field": "spoke", "transform": mapper}
+    dots = plot.scatter("x", "y", source=source, size="size", fill_color=color, line_color=INK, line_width=0.8)
     if not even:
         plot.add_layout(
             ColorBar(color_mapper=mapper, title="times spoken", width=220, height=8, location="center"), "below"

@@ -10,12 +10,13 @@ from xml.etree.ElementTree import Element
 
 from bokeh.models import ColumnDataSource
 
+from sottovoce.figure import Interval
 from sottovoce.privacy.release import ADVERSARIES, Central, HiddenParticipation, SecretPairs
 from sottovoce.privacy.statement import Group, PrivacyStatement, number
 from sottovoce.report.budget import terms
 from sottovoce.report.document import Plot, Section, pairs, table, tag
 from sottovoce.report.history import QUANTITIES, SIMULATION, Quantity
-from sottovoce.report.settings import Setting
+from sottovoce.report.settings import RunGroup
 from sottovoce.report.theme import COLOURS, chart, plain, tips
 
 Level = Literal["good", "open", "weak", "bad"]
@@ -39,11 +40,11 @@ def badge(statement: PrivacyStatement) -> str:
     return ", ".join(word for word in (statement.kind, words) if word)
 
 
-VERIFIED = "before this page was drawn: planned and priced again, from the spec and public numbers alone"
+VERIFIED = "before this page was drawn: planned and accounted again, from the spec and public numbers alone"
 
 
 def verdict(statement: PrivacyStatement, verified: bool = False) -> Element:
-    """The verdict in one line, coloured, and below it everything that an ε may not be shown without."""
+    """The verdict in one line, colored, and below it everything that an ε may not be shown without."""
     found = level(statement)
     lines = [tag("p", statement.verdict(), class_="verdict-line")]
     if found == "weak":
@@ -52,7 +53,7 @@ def verdict(statement: PrivacyStatement, verified: bool = False) -> Element:
     about = {
         "Adversary": f"{adversary}: sees {adversary.sees}",
         "Trusted": trusted(statement),
-        "Neighbouring data": statement.adjacency,
+        "Neighboring data": statement.adjacency,
         "Unit": statement.unit,
     }
     if statement.others:
@@ -62,7 +63,7 @@ def verdict(statement: PrivacyStatement, verified: bool = False) -> Element:
     if verified:
         about["Verified"] = VERIFIED
     if statement.simulation:
-        about["Simulation"] = "a seed was given, and whoever knows it can remove the noise"
+        about["Simulation"] = "a seed was given, and anyone who knows it can remove the noise"
     return banner(found, [*lines, pairs(about)])
 
 
@@ -80,12 +81,12 @@ def trusted(said: PrivacyStatement) -> str:
     if isinstance(adversary, Central):
         return "the one place that holds all records"
     if isinstance(adversary, HiddenParticipation):
-        return "whoever could tell which node sent a message"
+        return "anyone who could show which node sent a message"
     return "nobody: neither the other nodes nor the network"
 
 
 def banner(found: Level, content: Sequence[Element]) -> Element:
-    """A box whose colour and mark both tell the verdict."""
+    """A box whose color and mark both show the verdict."""
     mark = tag("span", MARKS[found], class_="mark", aria_hidden="true")
     return tag("div", mark, tag("div", *content), class_=f"verdict {found}")
 
@@ -116,7 +117,7 @@ def numbers(said: PrivacyStatement, names: Sequence[str] | None = None) -> Eleme
     rows = [_row(group, names) for group in groups[:MOST_GROUPS]]
     caption = f"ε {terms([said])}."
     if math.isfinite(said.epsilon):
-        known = said.worst.event.realised
+        known = said.worst.event.realized
         caption += f" Worst node, on the worst data: at least {number(said.epsilon_lower)};" if known else ""
         caption += (
             " Rényi cross-check "
@@ -168,7 +169,7 @@ def node_list(nodes: Sequence[int], names: Sequence[str] | None = None) -> str:
 FEWEST = 3  # different ε that make a trade-off worth drawing
 
 
-def tradeoff(settings: Sequence[Setting], title: str = "What privacy costs") -> Section | None:
+def tradeoff(settings: Sequence[RunGroup], title: str = "What privacy costs") -> Section | None:
     """Final objective and accuracy against ε, where there are settings enough with different ε."""
     noisy = sorted((s for s in settings if 0 < s.statement.epsilon < math.inf), key=lambda s: s.statement.epsilon)
     if len({f"{s.statement.epsilon:.3g}" for s in noisy}) < FEWEST:
@@ -183,28 +184,35 @@ def tradeoff(settings: Sequence[Setting], title: str = "What privacy costs") -> 
         Plot(known[c].title.format(score=settings[0].score), _against(known[c], noisy), f"True ε {frame}.")
         for c in chosen
     )
-    text = "Every setting at the end of its runs; lines reach from the smallest to the largest of its seeds."
+    text = "Every setting at the end of its runs; lines are 95 % intervals over its seeds (Student's t)."
     return Section(title, (tag("p", text), plots), SIMULATION)
 
 
-def _against(quantity: Quantity, settings: Sequence[Setting]) -> Any:
+def _against(quantity: Quantity, settings: Sequence[RunGroup]) -> Any:
     values = [s.last(quantity.column) for s in settings]
+    positive = all((v > 0).all() for v in values)
+    found = [Interval.of(v) for v in values]
+    floor = min(one.mean for one in found) / 10 if positive else -math.inf  # a log axis has no place for 0
     source = ColumnDataSource(
         {
             "epsilon": [s.statement.epsilon for s in settings],
-            "mean": [v.mean() for v in values],
-            "low": [v.min() for v in values],
-            "high": [v.max() for v in values],
+            "mean": [one.mean for one in found],
+            "low": [max(one.low, floor) if one.seeds > 1 else one.mean for one in found],
+            "high": [one.high if one.seeds > 1 else one.mean for one in found],
             "label": [plain(s.label) for s in settings],
         }
     )
-    positive = all((v > 0).all() for v in values)
     name = f"{quantity.column} against epsilon"
     plot = chart(name, height=270, x="log", y="log" if quantity.log and positive else "linear")
     plot.line("epsilon", "mean", source=source, color=COLOURS[0], line_alpha=0.35, line_width=2)
     plot.segment("epsilon", "low", "epsilon", "high", source=source, line_color=COLOURS[0], line_width=2)
     dots = plot.scatter("epsilon", "mean", source=source, size=9, color=COLOURS[0])
-    shown = [("", "@label"), ("ε", "@epsilon{%.4g}"), ("mean", "@mean{%.5g}"), ("range", "@low{%.4g} to @high{%.4g}")]
+    shown = [
+        ("", "@label"),
+        ("ε", "@epsilon{%.4g}"),
+        ("mean", "@mean{%.5g}"),
+        ("95 % interval", "@low{%.4g} to @high{%.4g}"),
+    ]
     plot.add_tools(tips(shown, [dots]))
     plot.xaxis.axis_label = "true ε"
     return plot

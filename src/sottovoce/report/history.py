@@ -9,8 +9,8 @@ from bokeh.models import DataRange1d
 
 from sottovoce.figure import Curve
 from sottovoce.report.document import Part, Plot, Section, tag
-from sottovoce.report.figures import controls, panel
-from sottovoce.report.settings import FEWEST_OF_ONE, MOST_OF_ONE, MOST_POINTS, Band, Setting
+from sottovoce.report.figures import above_zero, controls, panel
+from sottovoce.report.settings import FEWEST_OF_ONE, MOST_OF_ONE, MOST_POINTS, Band, RunGroup
 from sottovoce.report.theme import style
 
 SIMULATION = "not private: a simulation's view"
@@ -37,12 +37,12 @@ ROUNDING = 1e-12  # nodes whose models are closer agree
 
 
 def curves(
-    settings: Sequence[Setting], columns: Sequence[str] | None = None, title: str = "Training"
+    settings: Sequence[RunGroup], columns: Sequence[str] | None = None, title: str = "Training"
 ) -> Section | None:
     """The history of every setting, a panel for each quantity, with one choice of axes for all panels.
 
-    Several runs of a setting are drawn as their mean, with a band from the smallest to the largest. A setting keeps
-    its colour in all panels, and a click on its legend entry hides it in all of them. None where nothing was observed,
+    Several runs of a setting are drawn as their mean, with a band for its 95 % interval. A setting keeps
+    its color in all panels, and a click on its legend entry hides it in all of them. None where nothing was observed,
     as on real nodes.
     """
     shown = [q for q in QUANTITIES if columns is None or q.column in columns]
@@ -75,18 +75,18 @@ def curves(
     return Section(title, tuple(parts), SIMULATION)
 
 
-def _words(settings: Sequence[Setting]) -> Element:
+def _words(settings: Sequence[RunGroup]) -> Element:
     seeds = max(len(s.runs) for s in settings)
     text = "Computed from the data outside the mechanism, as only a simulation can. Publishing these figures would "
     text += "spend privacy that the statement does not count."
     if agree(settings):
         text += " The nodes agree up to rounding: everyone hears everyone."
     if seeds > 1:
-        text += f" Lines are means over up to {seeds} seeds, bands reach from the smallest to the largest."
+        text += f" Lines are means over up to {seeds} seeds, bands are 95 % intervals of them (Student's t)."
     return tag("p", text)
 
 
-def _compared(settings: Sequence[Setting], column: str, divisor: float) -> list[Curve]:
+def _compared(settings: Sequence[RunGroup], column: str, divisor: float) -> list[Curve]:
     points = int(np.clip(MOST_POINTS // len(settings), FEWEST_OF_ONE, MOST_OF_ONE))
     return [
         _curve(s, column, divisor, s.label, style(index), points) for index, s in enumerate(settings) if s.knows(column)
@@ -94,7 +94,7 @@ def _compared(settings: Sequence[Setting], column: str, divisor: float) -> list[
 
 
 def _panels_of_one(
-    setting: Setting, shown: Sequence[Quantity], axes: Mapping[str, str], key: str, divisor: float
+    setting: RunGroup, shown: Sequence[Quantity], axes: Mapping[str, str], key: str, divisor: float
 ) -> list[Plot]:
     """The panels of a single setting: training and test share one, and F is drawn beside F*."""
     found = {q.column: _curve(setting, q.column, divisor, "mean model", style(0)) for q in shown}
@@ -119,7 +119,7 @@ def _panels_of_one(
 
 
 def _curve(
-    setting: Setting, column: str, divisor: float, label: str, look: tuple[str, str], points: int = MOST_OF_ONE
+    setting: RunGroup, column: str, divisor: float, label: str, style: tuple[str, str], points: int = MOST_OF_ONE
 ) -> Curve:
     band = setting.band(column, points)
     x = band.x | {"bytes": band.x["bytes"] / divisor}
@@ -127,10 +127,10 @@ def _curve(
     if column == "consensus_error":
         keep = np.where(band.mean > ROUNDING, 1.0, np.nan)
         band = Band(band.x, band.mean * keep, band.low * keep, band.high * keep)
-    return Curve(label, x, band.mean, band.low if several else None, band.high if several else None, look)
+    return above_zero(Curve(label, x, band.mean, band.low if several else None, band.high if several else None, style))
 
 
-def agree(settings: Sequence[Setting]) -> bool:
+def agree(settings: Sequence[RunGroup]) -> bool:
     """Whether no two nodes of any run ever differ by more than rounding."""
     return all(row["consensus_error"] <= ROUNDING for s in settings for run in s.runs for row in run.history.rows)
 

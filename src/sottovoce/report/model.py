@@ -8,18 +8,19 @@ from bokeh.models import ColumnDataSource, FixedTicker
 
 from sottovoce._types import Array, IntArray
 from sottovoce.report.document import Plot, Section, download, tag
-from sottovoce.report.settings import Setting
+from sottovoce.report.settings import RunGroup
 from sottovoce.report.theme import COLOURS, INK, add_legend, chart, distinct, plain, style, tips
+from sottovoce.run.terms import BAND, Term, terms_of
 
-MOST = 20  # weights shown
+MAX_WEIGHTS_SHOWN = 20  # weights shown
 SHOWN = (("", "@name"), ("weight", "@weight{%.5g}"))
 MOST_CELLS = 5_000  # in the table to download, which lies in the page
 
 
-def weights(settings: Sequence[Setting], title: str = "Model") -> Section | None:
+def weights(settings: Sequence[RunGroup], title: str = "Model") -> Section | None:
     """The features that weigh most: bars for one setting, dots for several; None where the models do not compare."""
     found = [np.mean([np.asarray(run.coef) for run in s.runs], axis=0) for s in settings]
-    names = [s.first.features for s in settings]
+    names = [s.first.feature_names for s in settings]
     if len({values.shape for values in found}) > 1 or len(set(names)) > 1:
         return None
     features = _names(names[0], found[0].shape[-1])
@@ -28,8 +29,8 @@ def weights(settings: Sequence[Setting], title: str = "Model") -> Section | None
     if not all(np.all(np.isfinite(values)) for values in sizes):
         return Section(title, (tag("p", "Some weights are not finite: the run diverged. Try a larger γ."),))
     ranked = np.argsort(-np.mean(np.abs(sizes), axis=0), kind="stable")
-    order = ranked[:MOST]
-    listed = ranked[: max(MOST, MOST_CELLS // sum(np.atleast_2d(values).shape[0] for values in found))]
+    order = ranked[:MAX_WEIGHTS_SHOWN]
+    listed = ranked[: max(MAX_WEIGHTS_SHOWN, MOST_CELLS // sum(np.atleast_2d(values).shape[0] for values in found))]
     rows = [{"feature": features[j]} | _numbers(settings, found, int(j)) for j in listed]
     label = "All weights as CSV" if len(listed) == len(features) else f"{len(listed):,} largest weights as CSV"
     get = download(label, "weights.csv", rows)
@@ -40,7 +41,59 @@ def weights(settings: Sequence[Setting], title: str = "Model") -> Section | None
     return Section(title, (tag("p", _words(settings, sizes, what)), tag("p", get), (Plot(heading, plot, note),)))
 
 
-def _numbers(settings: Sequence[Setting], found: Sequence[Array], feature: int) -> dict[str, float]:
+TERMS = 12  # that are drawn
+
+
+def terms(setting: RunGroup, title: str = "What each column adds") -> Section | None:
+    """Curves and bars of an additive model, the most important first; None of a linear one, or of several runs."""
+    result = setting.first
+    if not result.spec.problem.features or len(setting.runs) > 1:
+        return None
+    found = terms_of(result)
+    parts: list[Plot] = []
+    for term in found.terms[:TERMS]:
+        if term.kind == "map":
+            continue
+        name = f"{plain(term.name, 60)}, importance {term.importance:.2g}"
+        parts.append(Plot(name, _curve(term) if term.kind == "curve" else _steps(term), ""))
+    note = (
+        f"A score is the constant and one term for every column. The most important {len(parts)} of {len(found.terms)} "
+        "terms are drawn; importance is their root mean square under public or released weights. The band is "
+        f"{BAND}: an upper bound at 95 %, from public numbers. It says nothing of how a term would differ with other "
+        "records. Columns that a schema encodes are shown in their encoded units, from −1 at the lower to 1 at the "
+        "upper bound."
+    )
+    text = tag("details", tag("summary", "The same in words"), tag("pre", found.text(TERMS)))
+    return Section(title, (tag("p", note), tuple(parts), text))
+
+
+def _curve(term: Term) -> Any:
+    """A curve with its band; of several outputs all curves, without."""
+    plot = chart("term", height=220)
+    if term.band is not None and len(term.values) == 1:
+        low, high = term.values[0] - term.band, term.values[0] + term.band
+        plot.varea(term.x, low, high, fill_color=COLOURS[0], fill_alpha=0.2)
+    for k, values in enumerate(term.values):
+        plot.line(term.x, values, line_color=style(k)[0], line_width=2)
+    plot.xaxis.axis_label, plot.yaxis.axis_label = plain(term.name, 60), "added to the score"
+    return plot
+
+
+def _steps(term: Term) -> Any:
+    """Bars of categories, of the first output."""
+    places = np.arange(len(term.x))
+    plot = chart("bars", height=220)
+    plot.vbar(places, width=0.7, top=term.values[0], color=COLOURS[0])
+    if term.band is not None:
+        plot.segment(places, term.values[0] - term.band, places, term.values[0] + term.band, line_color=INK)
+    plot.xaxis.ticker = FixedTicker(ticks=places.tolist())
+    plot.xaxis.major_label_overrides = {int(k): plain(str(label), 16) for k, label in zip(places, term.x, strict=True)}
+    plot.xaxis.major_label_orientation = 1.0
+    plot.yaxis.axis_label = "added to the score"
+    return plot
+
+
+def _numbers(settings: Sequence[RunGroup], found: Sequence[Array], feature: int) -> dict[str, float]:
     """Every setting's weight of a feature, one for each output of the model."""
     named: dict[str, float] = {}
     for setting, values in zip(settings, found, strict=True):
@@ -54,7 +107,7 @@ def _names(features: Sequence[str] | None, count: int) -> list[str]:
     return [f"column {j + 1}" for j in range(count)] if features is None else [str(name) for name in features]
 
 
-def _words(settings: Sequence[Setting], sizes: Sequence[Array], what: str) -> str:
+def _words(settings: Sequence[RunGroup], sizes: Sequence[Array], what: str) -> str:
     m = len(sizes[0])
     counts = [int(np.count_nonzero(values)) for values in sizes]
     used = f"{min(counts):,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
@@ -65,15 +118,16 @@ def _words(settings: Sequence[Setting], sizes: Sequence[Array], what: str) -> st
     return text
 
 
-def _answers(setting: Setting) -> str:
+def _answers(setting: RunGroup) -> str:
     """Which class a score stands for."""
     classes, scale = setting.first.classes, setting.first.scale
     if classes is None:
         return ""
     if len(classes) == 2:
+        threshold = f"{round(scale.threshold, 12):g}"  # next to 0 where 0 was meant: see `Result.with_classes`
         return (
-            f"A score of {scale.threshold:g} or more answers '{classes[1]}', the positive class, towards which a "
-            f"positive weight points; a lower one '{classes[0]}'. "
+            f"A score of {threshold} or more answers '{classes[1]}', the positive class, towards which a positive "
+            f"weight points; a lower one '{classes[0]}'. "
         )
     return f"The largest of {len(classes)} scores answers: {', '.join(map(str, classes))}. "
 
@@ -107,7 +161,7 @@ def _bars(values: Array, features: Sequence[str], order: IntArray) -> Any:
     return plot
 
 
-def _dots(sizes: Sequence[Array], features: Sequence[str], order: IntArray, settings: Sequence[Setting]) -> Any:
+def _dots(sizes: Sequence[Array], features: Sequence[str], order: IntArray, settings: Sequence[RunGroup]) -> Any:
     plot, places = _base("weights", features, order)
     plot.segment([0], [-0.7], [0], [len(order) - 0.3], line_color=INK)
     entries: dict[str, list[Any]] = {}

@@ -9,6 +9,7 @@ from xml.etree.ElementTree import Element
 
 from sottovoce._text import bytes_text
 from sottovoce.errors import DataError
+from sottovoce.evaluation.figures import name_of, number_text
 from sottovoce.report.audits import audited
 from sottovoce.report.budget import burn_down, claims
 from sottovoce.report.document import Section, download, page, tag
@@ -27,9 +28,9 @@ from sottovoce.report.guarantee import (
     verdict,
 )
 from sottovoce.report.history import curves
-from sottovoce.report.model import weights
-from sottovoce.report.settings import Setting, settings_of
-from sottovoce.report.tables import FIGURES, compared, evaluated, what_was_run
+from sottovoce.report.model import terms, weights
+from sottovoce.report.settings import RunGroup, settings_of
+from sottovoce.report.tables import compared, evaluated, what_was_run
 from sottovoce.run.result import History, Result, write_atomically
 
 __all__ = ["write"]
@@ -83,7 +84,7 @@ def _public(result: Result) -> Result:
 
 
 def _one(
-    setting: Setting,
+    setting: RunGroup,
     title: str | None,
     evaluation: Mapping[str, Any] | None,
     audit: Mapping[str, Any] | None,
@@ -97,12 +98,13 @@ def _one(
         training = Section(training.title, (*training.parts, tag("p", get)), training.label)
     sections = [
         statement(setting.statement, _known(result)),
-        None if evaluation is None else evaluated(evaluation),
+        None if evaluation is None else evaluated(evaluation, setting.statement),
         claims([setting]),
         burn_down([setting]),
         None if audit is None else audited(audit),
         training,
         network(result),
+        terms(setting),
         weights([setting]),
         what_was_run([setting]),
     ]
@@ -114,7 +116,7 @@ def _one(
     )
 
 
-def _several(settings: Sequence[Setting], title: str | None, verified: bool) -> str:
+def _several(settings: Sequence[RunGroup], title: str | None, verified: bool) -> str:
     runs = sum(len(s.runs) for s in settings)
     sections = [
         compared(settings),
@@ -132,13 +134,13 @@ def _several(settings: Sequence[Setting], title: str | None, verified: bool) -> 
     return page(heading, [s for s in sections if s is not None], head)
 
 
-def _history(setting: Setting) -> list[dict[str, Any]]:
+def _history(setting: RunGroup) -> list[dict[str, Any]]:
     several = len(setting.runs) > 1
     seeds: list[dict[str, Any]] = [{"seed": run.spec.seed} if several else {} for run in setting.runs]
     return [seed | row for seed, run in zip(seeds, setting.runs, strict=True) for row in run.history.rows]
 
 
-def _sizes(settings: Sequence[Setting]) -> str:
+def _sizes(settings: Sequence[RunGroup]) -> str:
     """How large the runs were, as ranges where they differ."""
     firsts = [s.first for s in settings]
     counts = {
@@ -157,14 +159,14 @@ def _known(result: Result) -> Sequence[str] | None:
     return None if result.nodes is None else node_names(result)
 
 
-def _subtitle(setting: Setting) -> Element:
+def _subtitle(setting: RunGroup) -> Element:
     seeds = f", {len(setting.runs)} seeds" if len(setting.runs) > 1 else ""
-    date = setting.first.environment.get("date")  # version 0.1 did not write it down
+    date = setting.first.environment.get("date")
     return tag("p", _sizes([setting]) + seeds + (f"; run on {date}" if date else ""), class_="subtitle")
 
 
-def _tiles(setting: Setting, evaluation: Mapping[str, Any] | None) -> Element:
-    """The figures that a reader looks for first."""
+def _tiles(setting: RunGroup, evaluation: Mapping[str, Any] | None) -> Element:
+    """The figures that a reader searches for first."""
     said = setting.statement
     what = f"{said.kind}: ε" if said.kind else "true ε"
     tiles = [(shown(said.epsilon), f"{what} at δ = {said.delta:g}, against '{said.adversary}', {said.adjacency}")]
@@ -185,12 +187,12 @@ def _tiles(setting: Setting, evaluation: Mapping[str, Any] | None) -> Element:
     return tag("div", *(tag("div", tag("b", value), tag("span", text)) for value, text in tiles), class_="tiles")
 
 
-def _public_tiles(setting: Setting, evaluation: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """Of a run that nobody looked at: public numbers, and what was let out."""
+def _public_tiles(setting: RunGroup, evaluation: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """Tiles of a run without evaluations: public numbers, and what was released."""
     said, public = setting.statement, setting.first.public
     tiles = []
     if said.private:
-        alarm = "of cases are noticed at most, by whoever raises a false alarm once in a hundred times"
+        alarm = "highest true-positive rate of an attack with a 1 % false-positive rate"
         lead = f"{said.kind}: " if said.kind else ""
         tiles.append((f"{math.ceil(1000 * said.risk(0.01)) / 10:.3g} %", lead + alarm))
     tiles.append((f"{max(group.event.rounds for group in said.groups):,}", "releases of the node that spoke most"))
@@ -199,12 +201,12 @@ def _public_tiles(setting: Setting, evaluation: Mapping[str, Any] | None) -> lis
     if score is None:
         tiles.append((f"{sum(public['records']):,}", f"records of {public['n']:,} nodes"))
     else:
-        words = f"{FIGURES.get(score, score)} on held-out records, noise included"
-        tiles.append((f"{float(figures[score]['value']):.4f}", words))
+        words = f"{name_of(score, evaluation or {})} on held-out records, noise included"
+        tiles.append((number_text(figures[score]["value"]), words))
     return tiles
 
 
-def _verdict_of_all(settings: Sequence[Setting], verified: bool) -> Element:
+def _verdict_of_all(settings: Sequence[RunGroup], verified: bool) -> Element:
     found = [level(s.statement) for s in settings]
     bad = [s.label for s, one in zip(settings, found, strict=True) if one == "bad"]
     kinds = {s.statement.kind for s in settings if s.statement.kind}
@@ -220,20 +222,20 @@ def _verdict_of_all(settings: Sequence[Setting], verified: bool) -> Element:
         line = f"{len(bad)} of {len(settings)} settings are not private, or not as claimed: {'; '.join(bad)}."
     lines = [tag("p", line, class_="verdict-line")]
     if any(s.statement.simulation for s in settings):
-        lines.append(tag("p", "A simulation: seeds were given, and whoever knows a seed can remove its noise."))
+        lines.append(tag("p", "A simulation: seeds were given, and anyone who knows a seed can remove its noise."))
     if verified:
         lines.append(tag("p", f"Verified {VERIFIED}."))
     return banner(whole, lines)
 
 
-def _network_of_all(settings: Sequence[Setting]) -> Section | None:
+def _network_of_all(settings: Sequence[RunGroup]) -> Section | None:
     """The graph, where all settings share it; who spoke how often is that of the first run."""
     first = settings[0].first
     shared = all(s.first.public.get("edges") == first.public.get("edges") for s in settings)
     return network(first, "Network of the first run") if shared else None
 
 
-def _statements(settings: Sequence[Setting]) -> Section:
+def _statements(settings: Sequence[RunGroup]) -> Section:
     """Every setting's statement, folded; what all of them rest on is said once."""
     shared = len({(s.statement.assumptions, s.statement.not_covered) for s in settings}) == 1
     folded = [

@@ -9,6 +9,7 @@ import numpy as np
 
 from sottovoce._types import Array
 from sottovoce.errors import DataError
+from sottovoce.figure import Interval
 from sottovoce.privacy.sampling import Fixed
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.run.result import History, Result
@@ -23,7 +24,7 @@ MOST_OF_ONE, FEWEST_OF_ONE = 300, 25  # … and of each of them
 
 @dataclass(frozen=True)
 class Band:
-    """A curve over seeds: the mean of each column of the history, and for one of them the least and the largest."""
+    """A curve over seeds: the mean of each column of the history, and for one of them its 95 % interval."""
 
     x: dict[str, Array]
     mean: Array
@@ -32,7 +33,7 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Setting:
+class RunGroup:
     """Runs that differ only by their seed."""
 
     label: str
@@ -58,24 +59,26 @@ class Setting:
         return any(bool(np.any(np.isfinite(run.history[column]))) for run in self.runs)
 
     def band(self, column: str, points: int = MOST_OF_ONE) -> Band:
-        """A column against the others, at no more than `points` of the rounds at which all runs were looked at."""
+        """A column against the others, at no more than `points` of the rounds at which all runs were examined."""
         shared = sorted(set.intersection(*({row["round"] for row in run.history.rows} for run in self.runs)))
         if not shared:
             raise DataError(
-                f"the runs of '{self.label}' were never looked at in the same round; give each its own label"
+                f"the runs of '{self.label}' were never evaluated in the same round; give each its own label"
             )
         chosen = {shared[i] for i in np.unique(np.linspace(0, len(shared) - 1, points).round().astype(int))}
         kept = [History([row for row in run.history.rows if row["round"] in chosen]) for run in self.runs]
         values = np.array([mine[column] for mine in kept], dtype=np.float64)
         x = {name: np.mean([mine[name] for mine in kept], axis=0) for name in ("round", "epoch", "bytes")}
-        return Band(x, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
+        found = [Interval.of(of_round) for of_round in values.T]
+        low, high = (np.array([getattr(one, end) for one in found]) for end in ("low", "high"))
+        return Band(x, values.mean(axis=0), low, high)
 
     def last(self, column: str) -> Array:
-        """The final value of every run that was looked at."""
+        """The final value of every evaluated run."""
         return np.array([run.history[column][-1] for run in self.runs if len(run.history)])
 
 
-def settings_of(results: Sequence[Result], labels: Sequence[str] | None = None) -> list[Setting]:
+def settings_of(results: Sequence[Result], labels: Sequence[str] | None = None) -> list[RunGroup]:
     """Put results together by their labels or, without any, by everything in their specs but the seed.
 
     Examples
@@ -97,7 +100,7 @@ def settings_of(results: Sequence[Result], labels: Sequence[str] | None = None) 
         names = _names([runs[0] for runs in groups.values()])
     else:
         names = [str(key) for key in groups]
-    return [Setting(name, tuple(runs)) for name, runs in zip(names, groups.values(), strict=True)]
+    return [RunGroup(name, tuple(runs)) for name, runs in zip(names, groups.values(), strict=True)]
 
 
 def flat(result: Result) -> dict[str, Any]:
@@ -131,17 +134,17 @@ def _identity(result: Result) -> tuple[Any, ...]:
 
 
 def _names(results: Sequence[Result]) -> list[str]:
-    """The fewest words that tell the specs apart, more of them only where the first ones do not."""
+    """The fewest words that distinguish the specs, more of them only where the first ones do not."""
     specs = [flat(r) | {"nodes": r.public.get("n"), "features": r.public.get("m")} for r in results]
     keys = list(dict.fromkeys(key for spec in specs for key in spec))
     middle = [key for key in keys if key not in FIRST + LAST]
     words: list[tuple[str, ...]] = [() for _ in specs]
     for key in (*FIRST, *middle, *LAST):
-        for alike in set(words):
-            mine = [i for i, word in enumerate(words) if word == alike]
+        for word_ in set(words):
+            mine = [i for i, word in enumerate(words) if word == word_]
             if len({repr(specs[i].get(key)) for i in mine}) > 1:
                 for i in mine:
-                    words[i] = (*alike, short(key, specs[i].get(key)))
+                    words[i] = (*word_, short(key, specs[i].get(key)))
     if len(specs) == 1:
         return [short("privacy.noise", specs[0]["privacy.noise"])]
     counts = {word: itertools.count(1) for word in words}

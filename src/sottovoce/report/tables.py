@@ -7,19 +7,23 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
+from sottovoce.evaluation.figures import notes_of, rows_of
+from sottovoce.figure import Interval
+from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.report.budget import terms
 from sottovoce.report.document import Section, download, pairs, table, tag
 from sottovoce.report.guarantee import badge, level, shown
 from sottovoce.report.history import agree
-from sottovoce.report.settings import Setting, flat
+from sottovoce.report.settings import RunGroup, flat
 from sottovoce.run.result import NOT_PRIVATE, Result
 
 LABELS = {
     "problem.loss": "loss",
-    "problem.h": "regulariser h",
+    "problem.h": "regularizer h",
     "problem.weights": "counts the same",
     "problem.intercept": "intercept column",
     "problem.row_norm": "bound on a row's norm",
+    "problem.features": "map of columns",
     "problem.on_violation": "a row over the bound",
     "network.graph": "graph",
     "network.activation": "who speaks in a round",
@@ -30,7 +34,7 @@ LABELS = {
     "algorithm.a": "steps a",
     "algorithm.gamma": "steps γ",
     "algorithm.distance": "distance d",
-    "algorithm.centre": "centre of d",
+    "algorithm.centre": "center of d",
     "algorithm.primal": "x of a silent node",
     "algorithm.curvature": "curvature used",
     "privacy.sampling": "records of a release",
@@ -48,8 +52,8 @@ COLUMNS = {
 }
 
 
-def what_was_run(settings: Sequence[Setting], title: str = "What was run") -> Section:
-    """The spec as cards, the public numbers, the machine; for several settings also what tells them apart."""
+def what_was_run(settings: Sequence[RunGroup], title: str = "What was run") -> Section:
+    """The spec as cards, the public numbers, the machine; for several settings also what distinguishes them."""
     specs = [flat(s.first) | {"problem.on_violation": _over(s.first)} for s in settings]
     shared = {k: v for k, v in specs[0].items() if all(k in spec and spec[k] == v for spec in specs)}
     first = settings[0].first
@@ -59,14 +63,14 @@ def what_was_run(settings: Sequence[Setting], title: str = "What was run") -> Se
     ]
     if len(settings) == 1:
         cards.append(_card("Public numbers", _public(first)))
-    cards.append(_card("Environment", {k: _text(v) for k, v in sorted(first.kept_environment.items())}))
+    cards.append(_card("Environment", {k: _text(v) for k, v in sorted(first.environment.items())}))
     parts: list[Element] = []
     differing = [k for spec in specs for k in spec if k not in shared]
     if differing:
         columns = list(dict.fromkeys(differing))
         rows = [[s.label, *(_text(spec.get(k)) for k in columns)] for s, spec in zip(settings, specs, strict=True)]
         heads = ["setting", *(LABELS.get(k, k) for k in columns)]
-        parts.append(table(heads, rows, "What tells the settings apart.", words=heads))
+        parts.append(table(heads, rows, "What distinguishes the settings.", words=heads))
     parts.append(tag("div", *cards, class_="cards"))
     written: Any = [run.spec.to_dict() for s in settings for run in s.runs]
     parts.append(_copyable("The spec as JSON", written[0] if len(written) == 1 else written))
@@ -80,35 +84,24 @@ def _over(result: Result) -> str:
     return {"raise": "refused", "clip": "its subgradient clipped"}[result.spec.problem.on_violation]
 
 
-FIGURES = {
-    "auc": "area under the ROC curve",
-    "calibration_error": "expected calibration error",
-    "r2": "R²",
-    "mean_squared_error": "mean squared error, of targets within [−1, 1]",
-}
-WIDE = 1.96  # standard errors on either side of a 95 % interval
-
-
-def evaluated(evaluation: Mapping[str, Any], title: str = "Evaluation on held-out records") -> Section:
+def evaluated(evaluation: Mapping[str, Any], said: PrivacyStatement, title: str = "Evaluation") -> Section:
     """Figures of a private evaluation with their intervals."""
-    rows = []
-    for name, figure in evaluation["figures"].items():
-        value, error = float(figure["value"]), float(figure["standard_error"])
-        low, high = value - WIDE * error, value + WIDE * error
-        rows.append([FIGURES.get(name, name.replace("_", " ")), f"{value:.4f}", f"{low:.4f} to {high:.4f}"])
+    rows = [list(row) for row in rows_of(evaluation)]
     if evaluation.get("threshold") is not None:
-        rows.append(["threshold for the wanted rate", f"{float(evaluation['threshold']):.6g}", ""])
+        rows.append(["stored threshold", f"{float(evaluation['threshold']):.6g}", ""])
+        at = rows_of(evaluation, "threshold_figures") if "threshold_figures" in evaluation else []
+        rows += [[f"{row.name}, at the stored threshold", row.value, row.interval] for row in at]
     seeded = bool(evaluation.get("held_out_seeded"))
     text = (
-        f"Made of noisy sums over {int(evaluation['records']):,} records that were held out of training, and of "
-        f"nothing else: {'a simulation of an evaluation' if seeded else 'private, covered by the statement above'}. "
-        "Intervals count the noise and that these records are a sample."
-    )
+        f"Made of noisy sums over {int(evaluation['records']):,} records, and of nothing else: "
+        f"{'a simulation of an evaluation' if seeded else 'private, covered by the statement above'}. {said.covers} "
+        "Intervals count the noise and that these records are a sample. "
+    ) + " ".join(notes_of(evaluation))
     return Section(title, (tag("p", text), table(["figure", "value", "95 % interval"], rows, words=["figure"])))
 
 
-def compared(settings: Sequence[Setting], title: str = "Comparison") -> Section:
-    """One row a setting: its guarantee, and the final figures as mean ± standard deviation over seeds."""
+def compared(settings: Sequence[RunGroup], title: str = "Comparison") -> Section:
+    """One row a setting: its guarantee, and the final figures as a mean with its 95 % interval over seeds."""
     known = {c: text for c, text in COLUMNS.items() if any(s.knows(c) for s in settings)}
     if "consensus_error" in known and agree(settings):
         del known["consensus_error"]
@@ -123,13 +116,13 @@ def compared(settings: Sequence[Setting], title: str = "Comparison") -> Section:
     score = settings[0].score
     caption = (
         f"ε {frame}; of the runs of a setting, the one with the largest ε. The other figures ({score} for training and "
-        f"test) are {NOT_PRIVATE}; mean ± standard deviation over seeds."
+        f"test) are {NOT_PRIVATE}; mean ± 95 % interval over seeds (Student's t)."
     )
     get = download("All runs as CSV", "runs-not-private.csv", run_rows(settings))
     return Section(title, (table(columns, rows, caption, words=("setting", "verdict", "against")), tag("p", get)))
 
 
-def run_rows(settings: Sequence[Setting]) -> list[dict[str, Any]]:
+def run_rows(settings: Sequence[RunGroup]) -> list[dict[str, Any]]:
     """One flat row a run."""
     return [
         {"setting": s.label, "seed": run.spec.seed}
@@ -146,13 +139,13 @@ def run_rows(settings: Sequence[Setting]) -> list[dict[str, Any]]:
             "secure": run.statement.secure,
         }
         | (dict(run.history.last) if len(run.history) else {})
-        | {"seconds": run.kept_environment.get("seconds")}
+        | {"seconds": run.environment.get("seconds")}
         for s in settings
         for run in s.runs
     ]
 
 
-def _guarantee(setting: Setting, claimed: bool, framed: bool) -> list[Element | str]:
+def _guarantee(setting: RunGroup, claimed: bool, framed: bool) -> list[Element | str]:
     said = setting.statement
     cells: list[Element | str] = [setting.label, tag("span", badge(said), class_=f"chip {level(said)}")]
     if claimed:
@@ -161,13 +154,13 @@ def _guarantee(setting: Setting, claimed: bool, framed: bool) -> list[Element | 
     return [*cells, f"{said.delta:g}", said.adversary] if framed else cells
 
 
-def _mean(setting: Setting, column: str) -> str:
+def _mean(setting: RunGroup, column: str) -> str:
     values = setting.last(column) if setting.knows(column) else np.array([np.nan])
     if not np.all(np.isfinite(values)):
         return "–"
-    mean = float(values.mean())
-    form = ".4f" if abs(mean) >= 0.01 else ".2e"
-    return f"{mean:{form}}" + (f" ± {values.std():{form}}" if len(values) > 1 else "")
+    found = Interval.of(values)
+    form = ".4f" if abs(found.mean) >= 0.01 else ".2e"
+    return f"{found.mean:{form}}" + (f" ± {found.half:{form}}" if found.seeds > 1 else "")
 
 
 def _public(result: Result) -> dict[str, str]:
@@ -181,7 +174,7 @@ def _public(result: Result) -> dict[str, str]:
     }
     numbers = {"activity ι": "iota", "mixing β": "beta", "bound L": "lipschitz"}
     known: dict[str, Any] = dict(public)
-    deep = {"exchanges, one after the other": f"{public['depth']:,}"} if "depth" in public else {}
+    deep = {"exchanges, sequentially": f"{public['depth']:,}"} if "depth" in public else {}
     return rows | {text: f"{known[name]:.6g}" for text, name in numbers.items() if name in known} | deep
 
 

@@ -1,4 +1,4 @@
-"""How figures look: one Bokeh theme, colours that colour-blind readers can tell apart, and a figure to start from."""
+"""The style of figures: one Bokeh theme, colors for color-blind readers, and a figure to start from."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from bokeh.models.annotations import Legend, LegendItem
 from bokeh.plotting import figure
 from bokeh.themes import Theme
 
-# Okabe and Ito's colours, without the yellow, which is too light on white
+# Okabe and Ito's colors, without the yellow, which is too light on white
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
 DASHES = ("solid", "dashed", "dashdot", "dotted")
 INK, MUTED, RULE = "#1d2733", "#55606e", "#e3e7eb"
@@ -68,7 +68,7 @@ Scale = Literal["linear", "log"]
 
 
 def tips(shown: Sequence[tuple[str, str]], renderers: Sequence[Any] = ()) -> HoverTool:
-    """What a figure tells on hover; fields in braces that begin with % are formatted as in C."""
+    """What a figure shows on hover; fields in braces that begin with % are formatted as in C."""
     fields = [name for _, text in shown for name in re.findall(r"(@\w+)\{%", text)]
     formatters: dict[str, Any] = dict.fromkeys(fields, "printf")
     return HoverTool(
@@ -107,7 +107,7 @@ def chart(
 
 
 def style(index: int) -> tuple[str, str]:
-    """Colour and dash of the curve with this number; dashes change when the colours are used up.
+    """Color and dash of the curve with this number; dashes change when the colors are used up.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def plain(text: str, longest: int = 60) -> str:
 
 
 def distinct(labels: Sequence[str]) -> list[str]:
-    """Names for the entries of a legend: `plain`, and numbered where cutting made them alike.
+    """Names for the entries of a legend: `plain`, and numbered where cutting made them equally.
 
     Examples
     --------

@@ -9,8 +9,8 @@ import numpy as np
 
 from sottovoce.algorithm.method import State
 from sottovoce.errors import DataError, SpecError
+from sottovoce.matrices import is_sparse
 from sottovoce.problem.shards import Shards
-from sottovoce.rows import is_sparse
 from sottovoce.run.result import History, write_atomically
 from sottovoce.run.spec import Spec
 
@@ -27,7 +27,7 @@ def run_digest(spec: Spec, shards: Shards, key: bytes = b"") -> str:
 
 
 class Checkpoint:
-    """One run's place in a folder: written after every look, read when the run is started again.
+    """One run's place in a folder: written after every evaluation, read when the run is started again.
 
     It is known by what the spec means and by the data, so that another spelling of the same run goes on from it.
     """

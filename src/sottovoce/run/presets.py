@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from sottovoce.algorithm.method import SEQUENCES, constant
 from sottovoce.network.activation import Everyone
-from sottovoce.notation import Choices
 from sottovoce.privacy.sampling import Poisson
-from sottovoce.problem.regularisers import l1, l2
+from sottovoce.problem.regularizers import l1, l2
+from sottovoce.registry import Choices
 from sottovoce.run.spec import AlgorithmSpec, Spec
 
 
@@ -17,7 +17,7 @@ def paper_l2(rounds: int) -> Spec:
 
 def paper_l1(rounds: int) -> Spec:
     """Section 5.3: φ = 5e-4, a_t = 1, γ_t = 0.01√t."""
-    return paper_l2(rounds).but(
+    return paper_l2(rounds).replace(
         problem__h=l1(5e-4), algorithm__a=constant(1), algorithm__gamma=SEQUENCES.make("sqrt", 0.01)
     )
 
@@ -28,12 +28,12 @@ def liu2022(rounds: int) -> Spec:
     A reconstruction: that paper's text was not at hand, and this one only says that it perturbs one record's
     subgradient at every node in every step.
     """
-    return paper_l2(rounds).but(network__activation=Everyone())
+    return paper_l2(rounds).replace(network__activation=Everyone())
 
 
 def conventional_dda(rounds: int) -> Spec:
     """Eqs. (2)-(3), Duchi, Agarwal and Wainwright's dual averaging: a_t = 1, γ_t ∝ √t, everyone active, no noise."""
-    return paper_l1(rounds).but(network__activation=Everyone(), privacy__noise="none")
+    return paper_l1(rounds).replace(network__activation=Everyone(), privacy__noise="none")
 
 
 def private(rounds: int) -> Spec:
@@ -41,7 +41,7 @@ def private(rounds: int) -> Spec:
 
     Batches cost far less noise than single records (docs/privacy.md); choosing the best plan is a planner's work.
     """
-    return paper_l2(rounds).but(
+    return paper_l2(rounds).replace(
         problem__h=l2(0.001),
         network__activation=Everyone(),
         algorithm__gamma=constant(3),

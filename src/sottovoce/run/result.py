@@ -7,10 +7,10 @@ Saved as a folder:
     schema.toml, estimator.json, …     what the model needs besides, if anything (`beside`)
     history.parquet     of a simulation: one row an observation
 
-The history is computed from the data outside the mechanism. A run with a guarantee keeps none in its folder, unless it
-is asked to, and then in `NOT-PRIVATE-history.parquet`: whoever publishes a folder publishes what is private in it.
+The history is computed from the data outside the mechanism. A run with a guarantee saves none in its folder, unless the
+user asks for it, and then in `NOT-PRIVATE-history.parquet`: anyone who publishes the folder publishes that file, too.
 
-A folder keeps one release. Another one takes its place only where nothing is lost, or by force.
+A folder keeps one release. Another one replaces it only if nothing is lost, or by force.
 """
 
 import hashlib
@@ -19,8 +19,8 @@ import json
 import os
 import platform
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypedDict, cast
@@ -30,32 +30,35 @@ import numpy as np
 from sottovoce import plugins
 from sottovoce._types import Array
 from sottovoce._version import __version__
+from sottovoce.bounded import MAX_JSON_BYTES, read_bounded
 from sottovoce.engine import ENGINES
 from sottovoce.errors import DataError, PrivacyError, SottovoceError, SpecError
+from sottovoce.features import Additive
 from sottovoce.privacy.statement import PrivacyStatement
-from sottovoce.run.build import Public
+from sottovoce.run.plan import Public
 from sottovoce.run.scale import AS_IT_IS, Scale
 from sottovoce.run.spec import Spec
 from sottovoce.run.verify import verify
 
-FORMAT, FORMATS = 2, (1, 2)
-"""The newest, and all that are read; version 0.1 wrote the first, which says nothing of other files."""
+FORMAT = 2
 HEAD, MODEL, HISTORY = "result.json", "model.npz", "history.parquet"
 EVALUATION = "evaluation.json"
 """What a private evaluation found, where the statement covers one."""
 ESTIMATOR = "estimator.json"
 """Parameters of an estimator that was saved as one."""
+BUDGETED = "budget"
+"""In the environment of a run that was paid from a ledger: true; which ledger is not said."""
 OPEN_HISTORY = "NOT-PRIVATE-history.parquet"
-"""Of a run with a guarantee, where it was asked for."""
-OF_ONE_RUN = (HEAD, MODEL, HISTORY, OPEN_HISTORY, EVALUATION, ESTIMATOR, "audit.json", "report.html")
+"""The history of a run with a guarantee, if the user asked for it."""
+OF_ONE_RUN = (HEAD, MODEL, HISTORY, OPEN_HISTORY, EVALUATION, ESTIMATOR, "layout.json", "audit.json", "report.html")
 """What a folder loses when another run takes its place."""
 NOT_NEEDED = (HISTORY, OPEN_HISTORY, EVALUATION)
 """Without which a result is still whole."""
-NOT_PRIVATE = "not private: computed from the data outside the mechanism, for simulation only"
+NOT_PRIVATE = "not private: computed from the data outside the mechanism, and covered by no guarantee"
 
 
 class Observation(TypedDict):
-    """A look at a run, from outside the mechanism; one row of the history."""
+    """One evaluation of a run, outside the mechanism: a row of the history."""
 
     round: int
     epoch: float
@@ -99,7 +102,7 @@ class History:
 
     @staticmethod
     def cell(row: Observation, column: str) -> float:
-        """One number of a row; not a number where an older version did not write it."""
+        """One number of a row; not a number where the row has none."""
         return float(cast("dict[str, float]", row).get(column, np.nan))
 
     @property
@@ -134,9 +137,9 @@ class Result:
     statement : the privacy statement: what is guaranteed, against whom, and on what it rests
     public : numbers derived from the spec and public sizes alone: ι, β, L, K_i, …
     classes : the two labels behind −1 and +1, or the K labels behind 0 … K − 1; None for regression
-    features : names of the columns, where the data had them
+    features : names of the columns, where the data had them; `feature_names` are those of the weights
     nodes : names of the nodes
-    environment : versions, machine, engine, wall time
+    environment : versions, machine and engine; of a simulation also its wall time
     statistics : the mean of everybody's statistics with their noise, packed, where those were released: what the model
         is made of, and whatever else can be (`problem.least_squares`)
     scale : how new records meet the model
@@ -153,6 +156,12 @@ class Result:
     environment: dict[str, Any] = field(default_factory=dict)
     statistics: Array | None = None
     scale: Scale = AS_IT_IS
+
+    def __post_init__(self) -> None:
+        """Drop the wall time of a run that is no simulation: it may depend on a record, as on its many entries."""
+        if not self.statement.simulation:
+            timeless = {name: value for name, value in self.environment.items() if name != "seconds"}
+            object.__setattr__(self, "environment", timeless)
 
     @property
     def model(self) -> Array:
@@ -175,11 +184,50 @@ class Result:
 
     @property
     def target_range(self) -> tuple[float, float] | None:
-        """The range that targets were clipped to, in their units: the public one, or what noisy counts told of it."""
+        """Return the range that targets were clipped to, in their units: public, or found from noisy counts."""
         if "targets" not in self.public:
             return self.scale.targets
         low, high = (self.scale.middle + self.scale.half * end for end in self.public["targets"])
         return low, high
+
+    def with_classes(self, order: Sequence[Any]) -> "Result":
+        """The same model with its classes in another order; of two the last is the positive class.
+
+        Parameters
+        ----------
+        order : the classes of this result, each once; others leave it as it is
+        """
+        wanted, names = [str(each) for each in order], [str(each) for each in self.classes or ()]
+        if self.classes is None or wanted == names or sorted(wanted) != sorted(names):
+            return self
+        places = [names.index(name) for name in wanted]
+        classes = tuple(self.classes[place] for place in places)
+        if len(classes) == 2:  # scores change their sign, and so does the side that a score at the threshold is on
+            threshold = float(np.nextafter(-self.scale.threshold, np.inf)) + 0.0
+            link = None if self.scale.link is None else (self.scale.link[0], 0.0 - self.scale.link[1])
+            scale = replace(self.scale, threshold=threshold, link=link)
+            return replace(self, models=0.0 - self.models, classes=classes, scale=scale)
+        models = self.models.reshape(len(self.models), len(classes), -1)[:, places]
+        return replace(self, models=models.reshape(self.models.shape), classes=classes)
+
+    @property
+    def columns(self) -> int:
+        """How many columns a record has, before the map of columns."""
+        of = self.spec.problem.features
+        return of.columns if isinstance(of, Additive) else int(self.coef.shape[-1])
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of what the weights belong to: columns or, of an additive model, functions of them."""
+        of = self.spec.problem.features
+        return of.names(self.features) if isinstance(of, Additive) else self.features
+
+    def rows(self, X: Any) -> Any:
+        """Records as the weights take them: within their bound or, of an additive model, as functions of columns."""
+        of = self.spec.problem.features
+        if isinstance(of, Additive):
+            return of.rows(X, self.public.get("distribution"))
+        return self.scale.rows(X)
 
     def _by_output(self) -> Array:
         K = self.spec.problem.outputs
@@ -187,12 +235,11 @@ class Result:
 
     def decide(self, X: Any) -> Array:
         """⟨c, x⟩ + intercept for new records; (records, K) of K outputs."""
-        features = self.coef.shape[-1]
-        if X.shape[1] != features:
-            raise DataError(f"the model has {features} features, but these records have {X.shape[1]}")
+        if X.shape[1] != self.columns:
+            raise DataError(f"the model has {self.columns} features, but these records have {X.shape[1]}")
         if not np.all(np.isfinite(self.model)):
             raise DataError("the model holds numbers that are not finite: its run diverged; train it anew")
-        return np.asarray(self.scale.rows(X) @ self.coef.T) + self.intercept
+        return np.asarray(self.rows(X) @ self.coef.T) + self.intercept
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
         """Labels for classification (class numbers where they have no names), numbers for regression."""
@@ -212,11 +259,6 @@ class Result:
     def _arrays(self) -> dict[str, Array]:
         return {"models": self.models} | ({} if self.statistics is None else {"statistics": self.statistics})
 
-    @property
-    def kept_environment(self) -> dict[str, Any]:
-        """How long a run with a guarantee took is not kept: that may depend on a record, as on its many entries."""
-        return {k: v for k, v in self.environment.items() if k != "seconds" or self.statement.simulation}
-
     def _json(self) -> str:
         parts = {
             "format": FORMAT,
@@ -226,7 +268,7 @@ class Result:
             "classes": self.classes,
             "features": self.features,
             "nodes": self.nodes,
-            "environment": self.kept_environment,
+            "environment": self.environment,
             "scale": self.scale.to_dict(),
         }
         return json.dumps(parts | {"history": self.history.rows}, ensure_ascii=False, sort_keys=True)
@@ -261,7 +303,7 @@ class Result:
         import pyarrow.parquet as pq
 
         folder = Path(folder)
-        refuse_to_lose(folder, self, force)
+        check_overwrite(folder, self, force)
         files = {MODEL: _packed(self._arrays())} | dict(beside or {})
         if len(self.history) and (self.statement.simulation or not_private_history):
             pq.write_table(self.history.to_table(), table := io.BytesIO())
@@ -282,8 +324,9 @@ class Result:
         """Itself, if names and models are of one run."""
         K, width = self.spec.problem.outputs, self.models.shape[1] if self.models.ndim == 2 else 0
         labels = 0 if self.classes is None else len(self.classes)
-        features = width // K - (self.spec.problem.intercept > 0)
-        wrong = width % K or features < 1 or (self.features is not None and len(self.features) != features)
+        features, of = width // K - (self.spec.problem.intercept > 0), self.spec.problem.features
+        wrong = width % K or features < 1 or (isinstance(of, Additive) and features != of.width)
+        wrong = wrong or (self.features is not None and len(self.features) != self.columns)
         if wrong or labels not in ((0, 2) if K == 1 else (0, K)):
             raise DataError(f"'{folder}' holds no whole result: its names are not those of its model; make it anew")
         return self
@@ -292,8 +335,7 @@ class Result:
         """Say in the folder of this very result what its statement is now, and what came beside it; all else stays."""
         folder, more = Path(folder), dict(beside or {})
         head = _head(folder) | {"privacy": self.statement.to_dict()}
-        if head["format"] > 1:
-            head["files"] |= {name: _digest(content) for name, content in more.items()}
+        head["files"] |= {name: _digest(content) for name, content in more.items()}
         for name, content in more.items():
             write_atomically(folder / name, content)
         write_atomically(folder / HEAD, _text(head))
@@ -305,22 +347,23 @@ class Result:
         from zipfile import BadZipFile
 
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         folder = Path(folder)
         head = _head(folder)
         try:
             arrays = _arrays(folder / MODEL, head["public"])
-            refuse_changed(folder, head.pop("files", {}))
-            kept = next((name for name in (HISTORY, OPEN_HISTORY) if (folder / name).exists()), None)
-            history = History() if kept is None else History.from_table(pq.read_table(folder / kept))
+            files = head.pop("files")
+            check_unchanged(folder, files)
+            listed = [name for name in (HISTORY, OPEN_HISTORY) if name in files]
+            kept = next((name for name in listed if (folder / name).exists()), None)
+            history = History() if kept is None else History.from_table(_history(folder / kept))
             for name in ("classes", "features", "nodes"):
                 head[name] = None if head[name] is None else tuple(head[name])
-            if head.pop("format") > 1 or "scale" in head:
-                head["scale"] = Scale.from_dict(head["scale"])
-            lacking = plugins.missing(head["environment"].get("plugins"))
-            if lacking is not None:
-                raise DataError(f"the result in '{folder}' cannot be read: {lacking}")
+            del head["format"]
+            head["scale"] = Scale.from_dict(head["scale"])
+            missing = plugins.missing(head["environment"].get("plugins"))
+            if missing is not None:
+                raise DataError(f"the result in '{folder}' cannot be read: {missing}")
             head["spec"] = Spec.from_dict(head["spec"])
             head["statement"] = PrivacyStatement.from_dict(head.pop("privacy"))
             return cls(history=history, **head | arrays)._fitting(folder)
@@ -344,33 +387,39 @@ COUNTS = ("records", "participations")
 def _head(folder: Path) -> dict[str, Any]:
     """What `result.json` says, as far as it is one of ours."""
     try:
-        head = json.loads((folder / HEAD).read_text(encoding="utf-8"))
-        if not isinstance(head, dict):
-            raise TypeError
-        for name, kinds in NAMES.items():
-            if not all(isinstance(value, kinds) for value in head.get(name) or ()):
-                raise TypeError
-        public = head.get("public")
-        if not isinstance(public, dict) or not isinstance(head.get("environment"), dict):
-            raise TypeError
-        if not all(isinstance(public[name], int | float) for name in NUMBERS if name in public):
-            raise TypeError
-        if not all(isinstance(value, int | float) for name in COUNTS for value in public.get(name, ())):
-            raise TypeError
+        head = json.loads(read_bounded(folder / HEAD, MAX_JSON_BYTES).decode("utf-8"))
+        _check_head(head)
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise _unreadable(folder, error) from None
-    if head.get("format") not in FORMATS:
-        raise DataError(f"the result in '{folder}' was saved by another version of sottovoce; make it anew")
-    if head["format"] > 1 and MODEL not in (head["files"] if isinstance(head.get("files"), dict) else {}):
+    if head.get("format") != FORMAT:
+        older = "sottovoce 0.1, which this version does not read" if head.get("format") == 1 else "another version"
+        raise DataError(f"the result in '{folder}' was saved by {older}; make it anew")
+    if MODEL not in (head["files"] if isinstance(head.get("files"), dict) else {}):
         raise DataError(f"the result in '{folder}' does not say which model it is of; make it anew")
     return head
+
+
+def _check_head(head: Any) -> None:
+    """Raise TypeError where a part of it is of another kind than in any of ours."""
+    if not isinstance(head, dict):
+        raise TypeError
+    for name, kinds in NAMES.items():
+        if not all(isinstance(value, kinds) for value in head.get(name) or ()):
+            raise TypeError
+    public = head.get("public")
+    if not isinstance(public, dict) or not isinstance(head.get("environment"), dict):
+        raise TypeError
+    if not all(isinstance(public[name], int | float) for name in NUMBERS if name in public):
+        raise TypeError
+    if not all(isinstance(value, int | float) for name in COUNTS for value in public.get(name, ())):
+        raise TypeError
 
 
 def _unreadable(folder: Path, error: Exception) -> DataError:
     return DataError(f"'{folder}' holds no readable result ({type(error).__name__}); give a saved folder")
 
 
-def refuse_changed(folder: Path, files: Mapping[str, str]) -> None:
+def check_unchanged(folder: Path, files: Mapping[str, str]) -> None:
     """Every file that a result was saved with is there, as it was written."""
     for name, wanted in files.items():
         path = folder / Path(name).name
@@ -378,7 +427,7 @@ def refuse_changed(folder: Path, files: Mapping[str, str]) -> None:
             continue
         if not path.exists():
             raise DataError(f"'{folder}' holds no whole result: {name} is gone; save it anew")
-        if _digest(path.read_bytes()) != wanted:
+        if _digest(_content(path)) != wanted:
             raise DataError(
                 f"'{path}' is not the file that the result was saved with: it was changed since, or comes from "
                 "another run; restore it, or make the result anew"
@@ -386,23 +435,73 @@ def refuse_changed(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def belonging(folder: Path, name: str) -> bytes | None:
-    """A file that belongs to the result in a folder, as it was saved; None where it has none of that name.
+    """A file that belongs to the result in a folder, as it was saved; None where it has none of that name."""
+    files, path = _head(folder)["files"], folder / name
+    if name not in files or not path.exists():
+        return None
+    check_unchanged(folder, {name: files[name]})
+    return _content(path)
 
-    Version 0.1 did not say which files belong to a result: there, what lies beside it does.
+
+def belonging_object(folder: Path, name: str) -> dict[str, Any] | None:
+    """The JSON object in a file that belongs to a result; None where it has none of that name."""
+    content = belonging(folder, name)
+    if content is None:
+        return None
+    try:
+        found = json.loads(content)
+        if not isinstance(found, dict):
+            raise ValueError
+    except (ValueError, RecursionError):
+        raise DataError(f"'{folder / name}' holds no JSON object; restore it, or make the result anew") from None
+    return found
+
+
+def _content(path: Path) -> bytes:
+    """The content of a file of a result."""
+    try:
+        return read_bounded(path, MAX_FILE_BYTES)
+    except OSError as error:
+        raise DataError(f"'{path}' cannot be read ({error.strerror}); restore it, or make the result anew") from None
+
+
+STORED = "stored"
+"""The threshold that an evaluation of the run found, by its name."""
+
+
+def chosen_threshold(folder: Path, result: Result, choice: str | float | None) -> Result:
+    """The result with the threshold that was chosen for its answers.
+
+    Parameters
+    ----------
+    folder : the saved run
+    result : what was loaded from it
+    choice : 'stored', the one that `sottovoce evaluate --recall` or `--rate` found and kept with the run; a number; or
+        None for the run's own
     """
-    head, path = _head(folder), folder / name
-    if head["format"] > 1 and name not in head["files"]:
-        return None
-    if not path.exists():
-        return None
-    refuse_changed(folder, {name: head["files"][name]} if head["format"] > 1 else {})
-    return path.read_bytes()
+    if choice is None:
+        return result
+    if result.classes is None or len(result.classes) != 2:
+        raise SpecError("only a classifier of two classes has a threshold; leave --threshold out")
+    if choice != STORED:
+        try:
+            return replace(result, scale=result.scale.with_threshold(float(choice)))
+        except ValueError:
+            raise SpecError(f"--threshold is 'stored' or a number, not '{choice}'") from None
+    kept = belonging_object(folder, EVALUATION)
+    found = None if kept is None else kept.get("threshold")
+    if found is None:
+        raise SpecError(
+            f"no threshold is stored with the run in '{folder}'; find one with `sottovoce evaluate {folder} FILE "
+            "--recall 0.9`, or give a number"
+        )
+    return replace(result, scale=result.scale.with_threshold(float(found)))
 
 
-def refuse_to_lose(folder: str | Path, new: "Result | Spec", force: bool = False) -> None:
-    """Refuse a folder with another release in it; the same simulation made again, or the same models, lose nothing.
+def check_overwrite(folder: str | Path, new: "Result | Spec", force: bool = False) -> None:
+    """Refuse a folder that holds another release; the same simulation, or the same models, may be written again.
 
-    A run that is only planned is told by its spec, so that nothing need be run in vain.
+    A spec suffices to check before a run, so that nothing runs in vain.
     """
     folder = Path(folder)
     if force or not (folder / HEAD).exists():
@@ -411,7 +510,7 @@ def refuse_to_lose(folder: str | Path, new: "Result | Spec", force: bool = False
     try:
         there = Spec.from_dict(_head(folder)["spec"])
         same = there == spec and (spec.seed is not None or (isinstance(new, Result) and _holds(folder, new)))
-    except (ValueError, KeyError, TypeError, AttributeError):  # it cannot be told what is there
+    except (ValueError, KeyError, TypeError, AttributeError):  # unreadable content counts as another release
         same = False
     if not same:
         raise SpecError(
@@ -443,8 +542,24 @@ def _same(mine: dict[str, Array], theirs: dict[str, Array]) -> bool:
     return mine.keys() == theirs.keys() and all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
 
-LARGEST = 2**33
+MAX_FILE_BYTES = 2**33
 """Bytes of an array of a result, unpacked."""
+SMALL, RATIO = 2**26, 100
+"""Bytes that any file may unpack to, and how many times its size a larger one may: noise cannot be packed."""
+CELLS = 2**24
+"""Cells of a history."""
+
+
+def _history(path: Path) -> Any:
+    """The table of a history; not even unpacked where it has more cells than any has."""
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(io.BytesIO(_content(path)))
+    about = file.metadata
+    unpacked = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+    if about.num_rows * about.num_columns > CELLS or unpacked > 8 * SMALL:
+        raise ValueError("it holds more than a history can")
+    return file.read()
 
 
 def _arrays(path: Path, public: Any) -> dict[str, Array]:
@@ -453,17 +568,20 @@ def _arrays(path: Path, public: Any) -> dict[str, Array]:
 
     n, m = int(public["n"]), int(public["m"])
     numbers = {"models": n * m, "statistics": (m + 1) * (m + 2) // 2}
-    with ZipFile(path) as archive:
+    content = read_bounded(path, MAX_FILE_BYTES)
+    with ZipFile(io.BytesIO(content)) as archive:
         sizes = {entry.filename.removesuffix(".npy"): entry.file_size for entry in archive.infolist()}
         kinds = {entry.compress_type for entry in archive.infolist()}
     if not kinds <= {ZIP_STORED, ZIP_DEFLATED}:  # others unpack all at once, whatever size they say
         raise ValueError("it is packed in another way than results are")
     if "models" not in sizes or not sizes.keys() <= numbers.keys():
         raise ValueError("there are other arrays")
-    if any(size > min(8 * numbers[name] + 1024, LARGEST) for name, size in sizes.items()):  # and its own head
+    if any(size > min(8 * numbers[name] + 1024, MAX_FILE_BYTES) for name, size in sizes.items()):  # and its own head
         raise ValueError("there is more than the numbers of this run")
+    if sum(sizes.values()) > max(SMALL, RATIO * len(content)):
+        raise ValueError("it unpacks to far more than it holds")
     try:
-        with np.load(path) as arrays:
+        with np.load(io.BytesIO(content)) as arrays:
             found = {name: arrays[name] for name in sizes}
     except (zlib.error, EOFError, SyntaxError) as error:  # of what it says that it holds, or of what it does
         raise ValueError("it is damaged") from error
@@ -475,7 +593,7 @@ def _arrays(path: Path, public: Any) -> dict[str, Array]:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file whole or not at all, also when the machine stops in the middle."""
-    from sottovoce.within import check_file  # a run that is not written down has no need of it
+    from sottovoce.limits import check_file  # needed only if a result is written
 
     check_file(path)
     part = _part(path, content)
@@ -519,8 +637,8 @@ def environment(engine: str, seconds: float, runs: int = 1, spec: Spec | None = 
 
     Of a spec, also with whose choices that are not ours.
     """
-    about = ENGINES[engine].about if engine in ENGINES else None
-    others: dict[str, Any] = {} if about is None else {"device": about(), "runs": runs}
+    device = ENGINES[engine].device if engine in ENGINES else None
+    others: dict[str, Any] = {} if device is None else {"device": device.name(), "runs": runs}
     if plugins.REGISTERED:
         parts = [] if spec is None else [part for part in spec.to_dict().values() if isinstance(part, dict)]
         needed = plugins.used([engine, *(text for part in parts for text in part.values())])

@@ -1,17 +1,17 @@
-"""Between a record as it comes and the model: public numbers by which each record is measured by itself.
+"""Public numbers by which each record is scaled by itself before it meets the model.
 
-A run is made on rows within a bound, and of a regression often on targets brought to [−1, 1]. Whoever applies its model
-to new records has to do the same to them, and nothing else: the model is what was released, to the last bit.
+A run uses rows within a bound, and a regression often targets mapped to [−1, 1]. To apply the model to new records,
+scale them in the same way; the model itself is the released one, to the last bit.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from sottovoce._types import Matrix
-from sottovoce.errors import DataError
-from sottovoce.rows import is_sparse, row_norms
+from sottovoce.errors import DataError, SpecError
+from sottovoce.matrices import is_sparse, row_norms
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,12 @@ class Scale:
         norms = row_norms(X)
         factor = np.where(norms > self.bound, self.bound / np.maximum(norms, self.bound), 1.0)
         return X.multiply(factor[:, None]).tocsr() if is_sparse(X) else X * factor[:, None]
+
+    def with_threshold(self, threshold: float) -> "Scale":
+        """The same with another public threshold between two classes."""
+        if not np.isfinite(threshold):
+            raise SpecError(f"the threshold must be a finite number, not {threshold!r}")
+        return replace(self, threshold=float(threshold))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""

@@ -1,4 +1,4 @@
-"""simulate(specs, shards) -> results, and solve(spec, shards) -> result, which is one of it: the only way in.
+"""solve(spec, shards) -> result, and run_batch(specs, shards) -> runs, of which it is one: the only way in.
 
 The loop prepare → rounds → observe → result stands here and nowhere else. Estimators, command line, sweeps, comparisons
 and the paper's experiments go through it.
@@ -7,33 +7,61 @@ and the paper's experiments go through it.
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from sottovoce._renamed import old_arguments, old_attributes
 from sottovoce._types import FLOAT_BYTES, Array, IntArray
 from sottovoce.algorithm.method import State
 from sottovoce.engine import ENGINES, Engine, choose
 from sottovoce.errors import SpecError
 from sottovoce.network.schedule import Schedule
-from sottovoce.privacy.balance import NO_BALANCE
+from sottovoce.privacy.moments import Moments
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
-from sottovoce.run.build import Prepared, prepare, renoised
+from sottovoce.run.build import Prepared, prepare, reuse_with_noise
 from sottovoce.run.checkpoint import Checkpoint
 from sottovoce.run.result import History, Observation, Result, environment
 from sottovoce.run.spec import Execution, Spec
 
-Allow = Callable[[PrivacyStatement], None]
-"""Told what a run would guarantee, before anything is computed from records; may refuse it by an error."""
+BudgetCheck = Callable[[PrivacyStatement], None]
+"""Called with what a run would guarantee, before anything is computed from records; may refuse it by an error."""
 Progress = Callable[[int, int, Observation], None]
 """(round, of how many, the newest observation)."""
 
 
+@dataclass(frozen=True)
+class RunOptions:
+    """How runs are made and watched: the same for all runs of a batch.
+
+    Attributes
+    ----------
+    execution : the engine, and how often to observe
+    test : held-out records, for the history's test accuracy
+    f_star : the optimal value of each run, where it is known, for the history's suboptimality
+    progress : called after every observation of the first run
+    checkpoint : where a single run leaves its checkpoints
+    secure : whether runs without a seed release exact sums with exact noise, rounded once
+    budget_check : called with what each run would guarantee, before anything is computed from records
+    schedules : schedules of these very specs by their seeds, where they are drawn already
+    """
+
+    execution: Execution = Execution()  # noqa: RUF009 - immutable
+    test: Shards | None = None
+    f_star: Sequence[float] | None = None
+    progress: Progress | None = None
+    checkpoint: Checkpoint | None = None
+    secure: bool = True
+    budget_check: BudgetCheck | None = None
+    schedules: Mapping[int | None, Schedule] = field(default_factory=dict)
+
+
+@old_arguments
 def solve(
     spec: Spec,
     shards: Shards,
@@ -44,10 +72,10 @@ def solve(
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
     secure: bool = True,
-    allow: Allow | None = None,
+    budget_check: BudgetCheck | None = None,
     **names: Any,
 ) -> Result:
-    """Train by Algorithm 1, or whatever method the spec names, and tell what happened.
+    """Train by Algorithm 1, or whatever method the spec names, and return the result with its statement.
 
     Parameters
     ----------
@@ -55,13 +83,13 @@ def solve(
     shards : everybody's data (a simulation: real nodes hold only their own)
     test : held-out records, for the history's test accuracy
     f_star : the optimal value, where it is known, for the history's suboptimality
-    execution : engine and how often to look
+    execution : engine and how often to observe
     progress : called after every observation
     checkpoint : a folder in which every observation leaves a checkpoint; if it holds one of this very run, the run
         goes on from there and ends as if it had never stopped. Needs a seed.
-    secure : whether a run without a seed lets out exact sums with exact noise, rounded once, so that its guarantee
+    secure : whether a run without a seed releases exact sums with exact noise, rounded once, so that its guarantee
         holds of the bits (docs/secure.md). Without, its statement says what is not hardened
-    allow : told what the run would guarantee before it is made, as a budget is
+    budget_check : called with the statement of the run before it starts; it may refuse the run by an error
     names : classes, features, nodes and scale of the result
 
     Examples
@@ -73,52 +101,30 @@ def solve(
     >>> result.models.shape, result.statement.verdict()
     ((5, 30), 'SIMULATION, and NOT PRIVATE: no noise was added.')
     """
-    keeper = None if checkpoint is None else Checkpoint(checkpoint, spec, shards)
-    return simulate([spec], shards, test, [f_star], execution, progress, keeper, secure, allow, **names)[0]
+    kept = None if checkpoint is None else Checkpoint(checkpoint, spec, shards)
+    options = RunOptions(execution or Execution(), test, [f_star], progress, kept, secure, budget_check)
+    return run_batch([spec], shards, options)[0].result(**names)
 
 
-def simulate(
-    specs: Sequence[Spec],
-    shards: Shards,
-    test: Shards | None = None,
-    f_star: Sequence[float] | None = None,
-    execution: Execution | None = None,
-    progress: Progress | None = None,
-    keeper: Checkpoint | None = None,
-    secure: bool = True,
-    allow: Allow | None = None,
-    **names: Any,
-) -> list[Result]:
-    """Run specs that share their draws side by side: the same but for numbers (see `alike`), and with the same seed.
-
-    An engine may take runs of several seeds together.
-
-    Parameters
-    ----------
-    specs : what to run; one schedule is drawn for all that have the same seed
-    f_star : the optimal value for each, where it is known
-    keeper : where a single run leaves its checkpoints
-    shards, test, execution, progress, secure, allow, names : as in `solve`
-    """
-    began = time.perf_counter()
-    runs = together(specs, shards, test, f_star, execution, progress, keeper, secure, allow)
-    about = environment(runs[0].engine, time.perf_counter() - began, len(runs), specs[0])
-    names |= {"environment": about}
-    return [
-        Result(p.spec, run.models, run.history, p.statement, p.public, statistics=run.statistics, **names)
-        for run, p in ((run, run.prepared) for run in runs)
-    ]
-
-
+@old_attributes
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run that was made; what it guarantees is accounted when first asked for (`Prepared.statement`)."""
+    """A finished run; its statement is accounted on first use (`Prepared.statement`).
+
+    Attributes
+    ----------
+    prepared, state : the prepared run and its final state
+    history : evaluations, not private
+    engine : the engine that ran it
+    seconds, batch_size : duration of its batch, and the number of runs in it
+    """
 
     prepared: Prepared
     state: State
-    """At the end."""
     history: History
     engine: str
+    seconds: float = 0.0
+    batch_size: int = 1
 
     @cached_property
     def models(self) -> Array:
@@ -130,138 +136,174 @@ class Run:
         """The mean of what all nodes released, where those were statistics."""
         return self.state.z.mean(axis=0) if self.prepared.job.method.released.numbers else None
 
-
-def together(
-    specs: Sequence[Spec],
-    shards: Shards | Sequence[Shards],
-    test: Shards | None = None,
-    f_star: Sequence[float] | None = None,
-    execution: Execution | None = None,
-    progress: Progress | None = None,
-    keeper: Checkpoint | None = None,
-    secure: bool = True,
-    allow: Allow | None = None,
-) -> list[Run]:
-    """`simulate` for those who ask many runs how they ended, and few what they guarantee: accounting takes longer."""
-    return asked(specs, shards, test, f_star, execution, progress, keeper, secure, allow)()
+    def result(self, **names: Any) -> Result:
+        """The run with its statement, to be kept; `names` are classes, features, nodes and scale."""
+        of = self.prepared
+        about = environment(self.engine, self.seconds, self.batch_size, of.spec)
+        return Result(
+            of.spec, self.models, self.history, of.statement, of.public, statistics=self.statistics, environment=about,
+            **names,
+        )  # fmt: skip
 
 
-def asked(
-    specs: Sequence[Spec],
-    shards: Shards | Sequence[Shards],
-    test: Shards | None = None,
-    f_star: Sequence[float] | None = None,
-    execution: Execution | None = None,
-    progress: Progress | None = None,
-    keeper: Checkpoint | None = None,
-    secure: bool = True,
-    allow: Allow | None = None,
-    schedules: Mapping[int | None, Schedule] | None = None,
-) -> Callable[[], list[Run]]:
-    """Prepare runs side by side and have an engine run them; what is given back waits for them, and tells how they end.
+def run_batch(specs: Sequence[Spec], shards: Shards | Sequence[Shards], options: RunOptions | None = None) -> list[Run]:
+    """Run specs in one batch; they differ only in numbers (see `batch_key`) and have the same seed.
 
-    An engine that goes on by itself is still at it then, and others may be asked for.
+    Some engines accept several seeds in a batch. Then the records may be partitioned differently for every seed, and
+    there are as many shards as specs.
 
-    The same records may be dealt out anew for every seed; then there are as many shards as specs.
-
-    `schedules` are those of these very specs by their seeds, where they are drawn already.
+    Examples
+    --------
+    >>> from sottovoce.run.presets import paper_l2
+    >>> shards = Shards.of(np.eye(4), np.array([1.0, -1.0, 1.0, -1.0]), np.array([0, 2, 4]))
+    >>> specs = [paper_l2(20).replace(seed=1, privacy__noise=noise) for noise in ("none", "gaussian(0.1)")]
+    >>> [run.result().statement.private for run in run_batch(specs, shards)]
+    [False, True]
     """
-    execution = execution or Execution()
-    others = (spec for spec in specs[1:] if not specs[0].same_but_noise(spec))
-    if any(alike(spec, seeds=True) != alike(specs[0], seeds=True) for spec in others):
-        raise SpecError("runs side by side differ in numbers only: step sizes, noise, clip, δ, those of h; run a sweep")
-    if keeper is not None and len(specs) > 1:
-        raise SpecError("runs side by side keep no checkpoint; run them one by one")
-    dealt = [shards] * len(specs) if isinstance(shards, Shards) else list(shards)
-    if any(one.X is not dealt[0].X or not np.array_equal(one.offsets, dealt[0].offsets) for one in dealt[1:]):
-        raise SpecError("runs side by side are on the same records, in nodes of the same sizes; run them one by one")
-    unmapped = bool(len(specs) > 1 and specs[0].privacy.moments.total)
-    maps = unmapped and execution.engine in ENGINES and ENGINES[execution.engine].maps
-    if len(specs) > 1 and specs[0].privacy.once is not None and not maps:
-        raise SpecError(
-            "runs that let out moments, or quantiles, map their records, and share them with none; run them one by one"
-        )
-    drawn = {} if schedules is None else dict(schedules)
-    first = prepare(specs[0], dealt[0], drawn.get(specs[0].seed), secure, unmapped)
-    firsts = {(specs[0].seed, id(dealt[0])): first}
-    prepared = [first]
-    for spec, mine in zip(specs[1:], dealt[1:], strict=True):
-        like = firsts.get((spec.seed, id(mine)))
-        other = None if like is None else renoised(like, spec)
-        if other is None:
-            schedule = drawn.get(spec.seed) if like is None else like.job.schedule
-            other = prepare(spec, mine, schedule, secure, unmapped, first)
-        prepared.append(other)
-        firsts.setdefault((spec.seed, id(mine)), other)
-    if "schedule_seed" in first.public:  # one schedule for all of them
-        for each in prepared[1:]:
-            each.public["schedule_seed"] = first.public["schedule_seed"]
-    if allow is not None:
+    return submit(specs, shards, options)()
+
+
+def submit(
+    specs: Sequence[Spec], shards: Shards | Sequence[Shards], options: RunOptions | None = None
+) -> Callable[[], list[Run]]:
+    """Start runs as `run_batch` does, and return a function that waits for them and returns them.
+
+    An engine that works by itself is still at it then, and further runs may be submitted.
+    """
+    began, options = time.perf_counter(), options or RunOptions()
+    partitioned = [shards] * len(specs) if isinstance(shards, Shards) else list(shards)
+    _check_batch(specs, partitioned, options)
+    prepared = _prepared(specs, partitioned, options)
+    if options.budget_check is not None:
         for each in prepared:
-            allow(each.statement)
-    optima = [float("nan")] * len(specs) if f_star is None else f_star
-    jobs, T, looks = [p.job for p in prepared], specs[0].algorithm.rounds, execution.observations
-    engine = choose(execution.engine, jobs[0], execution.runs)
-    if len(firsts) > 1 and not engine.seeds:
+            options.budget_check(each.statement)
+    engine = choose(options.execution.engine, prepared[0].job, options.execution.runs)
+    if (
+        len({(spec.seed, id(mine)) for spec, mine in zip(specs, partitioned, strict=True)}) > 1
+        and engine.device is None
+    ):
         raise SpecError(f"the {engine.name} engine runs side by side what has the same seed; run a sweep")
-    histories = [History() for _ in specs]
-    starts = {id(job.method): job.start() for job in {id(job.method): job for job in jobs}.values()}
-    t, states = 0, [starts[id(job.method)] for job in jobs]  # which no engine writes to
-    if keeper is not None:
-        t, kept, histories[0] = keeper.read()
-        states = states if kept is None else [kept]
-        prepared = _settled(prepared, states, t, secure)
-    seen: list[Seen] = []
-
-    def tell() -> None:
-        for one in seen:
-            for history, row in zip(histories, observations(prepared, one, optima), strict=True):
-                history.rows.append(row)
-        seen.clear()
-
-    for stop in [T] if looks is None else observation_rounds(T, looks).tolist():
-        if stop <= t:
-            continue
-        states, t = engine.run(jobs, states, t + 1, stop), stop
-        prepared = _settled(prepared, states, t, secure)
-        if looks is not None:
-            seen.append(look(prepared, states, t, test, engine))
-        if keeper is not None or progress is not None or engine.look is None:
-            tell()  # else the engine goes on, and is asked at the end what it saw
-        if keeper is not None:
-            keeper.write(t, states[0], histories[0])
-        if progress and len(histories[0]):
-            progress(t, T, histories[0].last)
+    batch = _Batch(prepared, engine, options)
+    batch.run()
 
     def ended() -> list[Run]:
-        tell()
-        made = zip(prepared, states, histories, strict=True)
-        return [Run(p, state, history, engine.name) for p, state, history in made]
+        batch.observe()
+        seconds, made = time.perf_counter() - began, zip(batch.prepared, batch.states, batch.histories, strict=True)
+        return [Run(p, state, history, engine.name, seconds, len(specs)) for p, state, history in made]
 
     return ended
 
 
-def _settled(prepared: list[Prepared], states: Sequence[State], t: int, secure: bool) -> list[Prepared]:
-    """Once the last round is over, with the constant that balances two classes, where runs let out counts for it."""
-    spec = prepared[0].spec
-    if t < spec.algorithm.rounds or spec.privacy.balance == NO_BALANCE:
-        return prepared
-    from sottovoce.run.balance import balanced  # a chapter of its own, for those who need it
+def _check_batch(specs: Sequence[Spec], partitioned: Sequence[Shards], options: RunOptions) -> None:
+    """Refuse runs that cannot be made side by side."""
+    first, name = specs[0], options.execution.engine
+    others = (spec for spec in specs[1:] if not first.same_but_noise(spec))
+    if any(batch_key(spec, seeds=True) != batch_key(first, seeds=True) for spec in others):
+        raise SpecError("runs side by side differ in numbers only: step sizes, noise, clip, δ, those of h; run a sweep")
+    if options.checkpoint is not None and len(specs) > 1:
+        raise SpecError("runs side by side keep no checkpoint; run them one by one")
+    if any(
+        one.X is not partitioned[0].X or not np.array_equal(one.offsets, partitioned[0].offsets)
+        for one in partitioned[1:]
+    ):
+        raise SpecError("runs side by side are on the same records, in nodes of the same sizes; run them one by one")
+    maps = name in ENGINES and ENGINES[name].device is not None and isinstance(first.privacy.pre_release, Moments)
+    if len(specs) > 1 and first.privacy.pre_release is not None and not maps:
+        raise SpecError(
+            "runs that release moments or quantiles map their own records and cannot share them; run them one by one"
+        )
 
-    return [balanced(p, state, secure) for p, state in zip(prepared, states, strict=True)]
+
+def _prepared(specs: Sequence[Spec], partitioned: Sequence[Shards], options: RunOptions) -> list[Prepared]:
+    """The runs, which share what they can: one schedule is drawn for all that have the same seed and records."""
+    unmapped = len(specs) > 1 and isinstance(specs[0].privacy.pre_release, Moments)
+    found: list[Prepared] = []
+    firsts: dict[tuple[int | None, int], Prepared] = {}
+    for spec, mine in zip(specs, partitioned, strict=True):
+        reusable = firsts.get((spec.seed, id(mine)))
+        other = None if reusable is None else reuse_with_noise(reusable, spec)
+        if other is None:
+            schedule = options.schedules.get(spec.seed) if reusable is None else reusable.job.schedule
+            seed = None if reusable is None else reusable.public.get("schedule_seed")
+            first = found[0] if found else None
+            other = prepare(spec, mine, schedule, options.secure, unmapped, first, seed)
+        found.append(other)
+        firsts.setdefault((spec.seed, id(mine)), other)
+    return found
+
+
+@dataclass(eq=False)
+class _Batch:
+    """Runs on their way: their states, and what was seen of them but not yet written down."""
+
+    prepared: list[Prepared]
+    engine: Engine
+    options: RunOptions
+
+    def __post_init__(self) -> None:
+        jobs = [p.job for p in self.prepared]
+        starts = {id(job.method): job.start() for job in {id(job.method): job for job in jobs}.values()}
+        self.states: list[State] = [starts[id(job.method)] for job in jobs]  # which no engine writes to
+        self.histories, self.seen = [History() for _ in jobs], list[Snapshot]()
+        self.t = 0
+
+    @property
+    def T(self) -> int:
+        """Number of rounds."""
+        return self.prepared[0].spec.algorithm.rounds
+
+    def run(self) -> None:
+        """All rounds, from where a checkpoint stands, observed and kept on the way."""
+        options, often = self.options, self.options.execution.observations
+        if options.checkpoint is not None:
+            self.t, kept, self.histories[0] = options.checkpoint.read()
+            self.states = self.states if kept is None else [kept]
+            self._settle()
+        for stop in [self.T] if often is None else observation_rounds(self.T, often).tolist():
+            if stop <= self.t:
+                continue
+            self.states = self.engine.run([p.job for p in self.prepared], self.states, self.t + 1, stop)
+            self.t = stop
+            self._settle()
+            if often is not None:
+                self.seen.append(take_snapshot(self.prepared, self.states, stop, options.test, self.engine))
+            if options.checkpoint is not None or options.progress is not None or self.engine.device is None:
+                self.observe()  # else the engine continues and returns its metrics at the end
+            if options.checkpoint is not None:
+                options.checkpoint.write(stop, self.states[0], self.histories[0])
+            if options.progress and len(self.histories[0]):
+                options.progress(stop, self.T, self.histories[0].last)
+
+    def observe(self) -> None:
+        """Write down what was seen."""
+        optima = [float("nan")] * len(self.prepared) if self.options.f_star is None else self.options.f_star
+        for one in self.seen:
+            for history, row in zip(self.histories, observations(self.prepared, one, optima), strict=True):
+                history.rows.append(row)
+        self.seen.clear()
+
+    def _settle(self) -> None:
+        """After the last round, find the constant that balances two classes, if the spec asks for it."""
+        if self.t < self.T or self.prepared[0].spec.privacy.post_release is None:
+            return
+        from sottovoce.run.private_threshold import balanced  # loaded only if needed
+
+        secure = self.options.secure
+        self.prepared = [balanced(p, s, secure) for p, s in zip(self.prepared, self.states, strict=True)]
 
 
 NUMBERS = {"algorithm": ("a", "gamma", "eta"), "privacy": ("noise", "clip", "delta")}
 
 
-def alike(spec: Spec, seeds: bool = False) -> str:
-    """What runs side by side have in common: all but step sizes, noise, clip, δ and the numbers of h; and `seeds`.
+def batch_key(spec: Spec, seeds: bool = False) -> str:
+    """Return what runs of a batch have in common: all but step sizes, noise, clip, δ and the numbers of h; and `seeds`.
 
     Examples
     --------
     >>> from sottovoce.run.presets import paper_l2
     >>> spec = paper_l2(50)
-    >>> alike(spec) == alike(spec.but(problem__h="l2(0.1)", privacy__noise="private(1)")) != alike(spec.but(seed=3))
+    >>> other = spec.replace(problem__h="l2(0.1)", privacy__noise="private(1)")
+    >>> batch_key(spec) == batch_key(other) != batch_key(spec.replace(seed=3))
     True
     """
     parts = spec.to_dict()
@@ -275,7 +317,7 @@ def alike(spec: Spec, seeds: bool = False) -> str:
 
 
 def observation_rounds(T: int, count: int) -> IntArray:
-    """Where to look: half of the rounds evenly spaced, half of them in proportion, always the last.
+    """Return the rounds to evaluate: half of them evenly spaced, half in geometric progression, and always the last.
 
     Examples
     --------
@@ -283,14 +325,14 @@ def observation_rounds(T: int, count: int) -> IntArray:
     [1, 10, 100, 250, 500, 750, 1000]
     """
     if count < 1:
-        raise SpecError(f"a run must be looked at at least once, not {count} times")
+        raise SpecError(f"a run needs at least one evaluation, not {count}")
     half = max(1, count // 2)
     early = np.geomspace(1, T, half)[: count - half]
     return np.unique(np.round(np.concatenate([early, np.linspace(T / half, T, half)])).astype(np.int64).clip(1, T))
 
 
-class Seen(NamedTuple):
-    """What a look at runs has seen of them; an engine may still be at it until the numbers are asked for."""
+class Snapshot(NamedTuple):
+    """Metrics of a batch of runs; the engine may still compute them until the numbers are read."""
 
     t: int
     models: Array
@@ -302,32 +344,35 @@ class Seen(NamedTuple):
     passes: list[float | None]
 
 
-def look(
+def take_snapshot(
     prepared: Sequence[Prepared],
     states: Sequence[State],
     t: int,
     test: Shards | None,
     engine: Engine | None = None,
-) -> Seen:
+) -> Snapshot:
     """What there is to see of runs after round t; they share their data, and all are judged in one reading of it."""
-    judge = Problem.judge if engine is None or engine.judge is None else engine.judge
+    device = None if engine is None else engine.device
+    judge = Problem.judge if device is None else device.judge
     problem, schedule = prepared[0].original, prepared[0].job.schedule
     alone = schedule.n > 1 and not schedule.mixes  # then nobody has the mean, and the mean is over the nodes
-    seen = None
-    plain = not alone and all(p.shape is None and not p.moved for p in prepared)
-    if engine is not None and engine.look is not None and plain:
-        seen = engine.look([p.job for p in prepared], states, t)
-    if seen is None:
-        models = [p.models(state, t) for p, state in zip(prepared, states, strict=True)]
-        apart = np.array([np.mean(np.linalg.norm(x - x.mean(axis=0), axis=1)) for x in models])
-        seen = np.concatenate([x if alone else x.mean(axis=0)[None] for x in models]), apart
-    judged = seen[0]
+    seen, plain = None, not alone and all(p.row_map is None and not p.moved for p in prepared)
+    if device is not None and plain:
+        seen = device.evaluate_states([p.job for p in prepared], states, t)
+    judged, apart = _models(prepared, states, t, alone) if seen is None else seen
     tested = None if test is None else judge(problem, judged, test)
     passes = [p.job.method.passes(state) for p, state in zip(prepared, states, strict=True)]
-    return Seen(t, judged, seen[1], judge(problem, judged, None), tested, passes)
+    return Snapshot(t, judged, apart, judge(problem, judged, None), tested, passes)
 
 
-def observations(prepared: Sequence[Prepared], seen: Seen, f_star: Sequence[float]) -> list[Observation]:
+def _models(prepared: Sequence[Prepared], states: Sequence[State], t: int, alone: bool) -> tuple[Array, Array]:
+    """The mean model of each run (all nodes' where these never mix), and how far nodes are from it on average."""
+    models = [p.models(state, t) for p, state in zip(prepared, states, strict=True)]
+    apart = np.array([np.mean(np.linalg.norm(x - x.mean(axis=0), axis=1)) for x in models])
+    return np.concatenate([x if alone else x.mean(axis=0)[None] for x in models]), apart
+
+
+def observations(prepared: Sequence[Prepared], seen: Snapshot, f_star: Sequence[float]) -> list[Observation]:
     """A row of the history of each run, from the outside of the mechanism: not private."""
     problem, t, count = prepared[0].original, seen.t, len(prepared)
     models = np.asarray(seen.models).reshape(count, -1, problem.m)

@@ -1,9 +1,9 @@
 """A run, written down: everything that changes its mathematics, as frozen values.
 
-Four parts, one for each folder that they speak to. A field takes a value, such as `l2(5e-4)` or `Edges(2)`, or its
-text in the notation of `sottovoce.notation`; it holds the value, so that a wrong text is an error where it is written
-and two spellings of one run are one `Spec`. ``str()`` of the values makes a spec JSON, readable in a saved result. What
-changes only speed or what is watched is no part of it: see `Execution`.
+Four parts, one for each package that uses them. A field takes a value, such as `l2(5e-4)` or `Edges(2)`, or its
+text in the notation of `sottovoce.registry`; it holds the value, so that a wrong text is an error where it is written
+and two spellings of one run are one `Spec`. ``str()`` of the values makes a spec JSON, readable in a saved result.
+Settings that change only speed or evaluation are no part of it: see `Execution`.
 """
 
 import json
@@ -11,29 +11,35 @@ import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from sottovoce import within
+from sottovoce import limits
+from sottovoce._renamed import old_attributes
 from sottovoce.algorithm.dual_averaging import PRIMALS
 from sottovoce.algorithm.method import ALL, COUNTED, SEQUENCES, Counted, Sequence, constant, inverse_sqrt, linear
 from sottovoce.algorithm.methods import METHODS, MethodChoice
 from sottovoce.errors import SpecError
+from sottovoce.features import ADDITIVE_OR_LINEAR, LINEAR, Features
 from sottovoce.network.activation import ACTIVATIONS, Activation, Edges
 from sottovoce.network.averaging import AVERAGINGS
 from sottovoce.network.graphs import GRAPHS, Family
 from sottovoce.network.mixing import GOSSIP, METROPOLIS, WEIGHTS, Averaging, Rule
-from sottovoce.notation import Field
 from sottovoce.privacy.accounting import check_delta
-from sottovoce.privacy.balance import BALANCES, NO_BALANCE, Balance
+from sottovoce.privacy.balance import BALANCES, Balance
 from sottovoce.privacy.calibration import NOISES, Noise, NoNoise
-from sottovoce.privacy.moments import MOMENTS, MOST, NO_MOMENTS, Moments
-from sottovoce.privacy.quantiles import NO_QUANTILES, QUANTILES, Quantiles
-from sottovoce.privacy.release import ADVERSARIES, LAWS, Adversary, GaussianLaw, LawChoice, Transcript
+from sottovoce.privacy.distribution import DISTRIBUTIONS, Distribution
+from sottovoce.privacy.moments import MOMENTS, Moments
+from sottovoce.privacy.one_shot import MAX_SHARE, OneShot
+from sottovoce.privacy.quantiles import QUANTILES, Quantiles
+from sottovoce.privacy.release import ADVERSARIES, LAWS, Adversary, GaussianChoice, MechanismChoice, Transcript
 from sottovoce.privacy.sampling import SAMPLINGS, Fixed, Sampling
 from sottovoce.problem import objective
 from sottovoce.problem.losses import LOSSES, Loss
 from sottovoce.problem.objective import ByNode, Weights
-from sottovoce.problem.regularisers import DISTANCES, REGULARISERS, Distance, Euclidean, Regulariser, l2
+from sottovoce.problem.regularizers import DISTANCES, REGULARIZERS, Distance, Euclidean, Regularizer, l2
+from sottovoce.registry import Field
 
 ON_VIOLATION = ("raise", "clip")
+ONE_SHOT = ("moments", "quantiles", "distribution", "balance")
+"""Fields of a `PrivacySpec` that are one-shot releases, in the order in which they are made."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ class ProblemSpec:
     """eq. (1): which loss, which h, how nodes are weighed, and the public bound of a row."""
 
     loss: Field[Loss] = Field(LOSSES, LOSSES.make("hinge"))
-    h: Field[Regulariser] = Field(REGULARISERS, l2(5e-4))
+    h: Field[Regularizer] = Field(REGULARIZERS, l2(5e-4))
     weights: Field[Weights] = Field(objective.WEIGHTS, ByNode())
     intercept: float = 0.0
     """B, the constant value of the intercept's column; 0 for no intercept."""
@@ -51,6 +57,8 @@ class ProblemSpec:
     """What to do about a row over the bound: 'raise', or 'clip' its subgradients."""
     outputs: int = 1
     """K: with 2 or more, targets are class numbers 0 … K − 1 and each class has weights of its own."""
+    features: Field[Features] = Field(ADDITIVE_OR_LINEAR, LINEAR)
+    """The public map of columns that rows went through: 'linear' for none, or functions of numeric columns."""
 
     def __post_init__(self) -> None:
         """Bounds that are bounds."""
@@ -58,8 +66,8 @@ class ProblemSpec:
             raise SpecError(f"the intercept's column needs a value over 0 (or 0 for none), not {self.intercept}")
         if not 0 < self.row_norm < math.inf:
             raise SpecError(f"the public bound of a row must be finite and over 0, not {self.row_norm}")
-        within.check_length("the public bound of a row", self.row_norm)
-        within.check_length("the value of the intercept's column", self.intercept, zero=True)
+        limits.check_length("the public bound of a row", self.row_norm)
+        limits.check_length("the value of the intercept's column", self.intercept, zero=True)
         if self.on_violation not in ON_VIOLATION:
             raise SpecError(f"on_violation must be 'raise' or 'clip', not {self.on_violation!r}")
 
@@ -97,7 +105,7 @@ class AlgorithmSpec:
     eta: Field[Sequence] = Field(SEQUENCES, inverse_sqrt(1))
     """η_t of descent methods."""
     distance: Field[Distance] = Field(DISTANCES, Euclidean())
-    """d; 'euclidean(x₀, …)' has a centre."""
+    """d; 'euclidean(x₀, …)' has a center."""
     primal: str = "recompute"
     curvature: float = 0.0
     counted: Field[Counted] = Field(COUNTED, ALL)
@@ -107,76 +115,86 @@ class AlgorithmSpec:
         """Rounds are counted, and x of a sleeping node is one of two."""
         if not isinstance(self.rounds, int) or self.rounds < 1:
             raise SpecError(f"a run needs a whole number of rounds, at least one round, not {self.rounds!r}")
-        within.check_count("the number of rounds", self.rounds, within.ROUNDS)
+        limits.check_count("the number of rounds", self.rounds, limits.ROUNDS)
         if self.primal not in PRIMALS:
             raise SpecError(f"x of a sleeping node is '{PRIMALS[0]}' or '{PRIMALS[1]}', not {self.primal!r}")
 
 
 @dataclass(frozen=True)
 class PrivacySpec:
-    """What a node lets out in an active round, and who is watching."""
+    """The noise and clipping of a node's releases, and the adversary."""
 
     sampling: Field[Sampling] = Field(SAMPLINGS, Fixed(1))
     noise: Field[Noise] = Field(NOISES, NoNoise())
     """'private(ε)': as much as a true (ε, δ) needs; 'gaussian(σ)'; 'theorem1(ε, δ₀)', the paper's; or 'none'."""
-    law: Field[LawChoice] = Field(LAWS, GaussianLaw())
+    law: Field[MechanismChoice] = Field(LAWS, GaussianChoice())
     """How the noise is made: 'gaussian', 'laplace', 'pairs(ratio, node, …)' with a coalition of nodes, or 'tree'."""
     delta: float = 1e-5
     """δ of the guarantee, and of the statement in any case."""
     clip: float | None = None
     """L; by default the loss's slope bound times the public bound of a row."""
     adversary: Field[Adversary] = Field(ADVERSARIES, Transcript())
-    moments: Field[Moments] = Field(MOMENTS, NO_MOMENTS)
-    """What is let out of the data's shape before the first round: 'none' or 'moments(length, centre, scale, power)'."""
-    quantiles: Field[Quantiles] = Field(QUANTILES, NO_QUANTILES)
-    """What is let out of a regression's targets, within [−1, 1], before the first round: 'none' or 'quantiles(share)'.
-    Loss and regulariser then speak of targets in units of half the range that is found."""
-    balance: Field[Balance] = Field(BALANCES, NO_BALANCE)
-    """What is let out of two classes' scores after the last round, for the constant term: 'none' or 'balance(share,
+    moments: Field[Moments] = Field(MOMENTS, Moments())
+    """The private scaling before the first round: 'none' or 'moments(length, center, scale, power)'."""
+    quantiles: Field[Quantiles] = Field(QUANTILES, Quantiles())
+    """What is released of a regression's targets, within [−1, 1], before the first round: 'none' or 'quantiles(share)'.
+    Loss and regularizer then speak of targets in units of half the range that is found."""
+    distribution: Field[Distribution] = Field(DISTRIBUTIONS, Distribution())
+    """What is released of the columns of an additive model before the first round: 'none' or 'distribution(share,
+    columns, mean, others)'."""
+    balance: Field[Balance] = Field(BALANCES, Balance())
+    """What is released of two classes' scores after the last round, for the constant term: 'none' or 'balance(share,
     prior, weight)'."""
 
     def __post_init__(self) -> None:
-        """A δ and a clip that mean something, and one look before the first round."""
+        """A δ and a clip that mean something, and at most one release before the first round."""
         check_delta(self.delta)
         if self.clip is not None and not 0 < self.clip < math.inf:
             raise SpecError(f"the clip must be finite and over 0, not {self.clip}")
         if self.clip is not None:
-            within.check_length("the clip", self.clip)
-        if self.moments != NO_MOMENTS and self.quantiles != NO_QUANTILES:
+            limits.check_length("the clip", self.clip)
+        first = [release for release in self.one_shot if not release.after_rounds]
+        if len(first) > 1:
             raise SpecError(
-                f"a run lets out '{self.moments}' of its rows or '{self.quantiles}' of its targets before the first "
-                "round, not both; leave one of them out"
+                f"a run releases '{first[0]}' or '{first[1]}' before the first round, not both; leave one of them out"
             )
-        if self.quantiles != NO_QUANTILES and self.balance != NO_BALANCE:
+        kinds = {release.targets: release for release in self.one_shot if release.targets is not None}
+        if len(kinds) > 1:
+            real, binary = kinds["real"], kinds["binary"]
             raise SpecError(
-                f"'{self.quantiles}' is of a regression's targets and '{self.balance}' of two classes, and no run has "
-                "both; leave one of them out"
+                f"'{real}' is of a regression's targets and '{binary}' of two classes, and no run has both; leave one "
+                "of them out"
             )
-        if self.balance != NO_BALANCE and self.shares > MOST:
+        if self.shares > MAX_SHARE:
+            release = " and ".join(f"'{release}'" for release in self.one_shot)
             raise SpecError(
-                f"'{self.moments}' and '{self.balance}' take {self.shares:g} of the budget together, and {MOST:g} is "
-                "the most; make one of the shares smaller"
+                f"{release} take {self.shares:g} of the budget together, and {MAX_SHARE:g} is the most; make one "
+                "of the shares smaller"
             )
 
     @property
-    def once(self) -> Moments | Quantiles | None:
-        """What is let out of all records once, before the first round."""
-        if self.moments != NO_MOMENTS:
-            return self.moments
-        return None if self.quantiles == NO_QUANTILES else self.quantiles
+    def one_shot(self) -> tuple[OneShot, ...]:
+        """All one-shot releases, in the order in which they are made."""
+        found = ((getattr(self, name), getattr(type(self), name)) for name in ONE_SHOT)
+        return tuple(release for release, nothing in found if release != nothing)
 
     @property
-    def looks(self) -> tuple[Moments | Quantiles | Balance, ...]:
-        """All that is let out of all records once, before the first round or after the last."""
-        first = () if self.once is None else (self.once,)
-        return first if self.balance == NO_BALANCE else (*first, self.balance)
+    def pre_release(self) -> OneShot | None:
+        """What is released of all records once, before the first round."""
+        return next((release for release in self.one_shot if not release.after_rounds), None)
+
+    @property
+    def post_release(self) -> OneShot | None:
+        """What is released of all records once, after the last round."""
+        return next((release for release in self.one_shot if release.after_rounds), None)
 
     @property
     def shares(self) -> float:
-        """What of the budget that takes together."""
-        return math.fsum(look.total for look in self.looks)
+        """What part of the budget the one-shot releases take together."""
+        return math.fsum(release.total for release in self.one_shot)
 
 
+@old_attributes
 @dataclass(frozen=True)
 class Spec:
     """All of a run but its data.
@@ -186,7 +204,7 @@ class Spec:
     >>> spec = Spec(AlgorithmSpec(rounds=1000), seed=1)
     >>> Spec.from_json(spec.to_json()) == spec
     True
-    >>> spec.but(problem__h="l2(5e-4)") == spec.but(problem__h="l2:0.0005") == spec
+    >>> spec.replace(problem__h="l2(5e-4)") == spec.replace(problem__h="l2:0.0005") == spec
     True
     """
 
@@ -225,12 +243,12 @@ class Spec:
         """Read `to_json` back."""
         return cls.from_dict(json.loads(text))
 
-    def but(self, **changes: Any) -> "Spec":
+    def replace(self, **changes: Any) -> "Spec":
         """The same spec with some fields of its parts changed, named as part__field.
 
         Examples
         --------
-        >>> str(Spec(AlgorithmSpec(rounds=10)).but(network__activation="everyone", seed=3).network.activation)
+        >>> str(Spec(AlgorithmSpec(rounds=10)).replace(network__activation="everyone", seed=3).network.activation)
         'everyone'
         """
         new: dict[str, Any] = {}
@@ -242,12 +260,12 @@ class Spec:
         return replace(self, **new)
 
     def same_but_noise(self, other: "Spec") -> bool:
-        """Whether all is the same but for noise and seed, at the most.
+        """Return whether the specs differ in noise and seed at most.
 
         Examples
         --------
         >>> spec = Spec(AlgorithmSpec(rounds=10), seed=1)
-        >>> others = spec.but(privacy__noise="gaussian(2)", seed=5), spec.but(privacy__clip=1.0)
+        >>> others = spec.replace(privacy__noise="gaussian(2)", seed=5), spec.replace(privacy__clip=1.0)
         >>> [spec.same_but_noise(other) for other in others]
         [True, False]
         """
@@ -274,22 +292,22 @@ class Execution:
     engine: str = "auto"
     """A name in `sottovoce.engine.ENGINES`; 'auto' compiles where that pays (its noise is float32: 3e-7 relative)."""
     observations: int | None = 40
-    """At how many rounds the run is looked at (in simulation: this is outside the mechanism, and not private); None for
-    never: then nothing of the data is seen but what the mechanism lets out, and the history stays empty."""
+    """The number of rounds to evaluate, outside the mechanism and not private (for simulations). None evaluates no
+    round: then only the mechanism's releases depend on the data, and the history stays empty."""
     runs: int = 1
     """Of about how many such runs this is one: with many, 'auto' compiles sooner, since the engine is loaded once."""
 
 
-LATER = {"averaging", "counted", "moments", "quantiles", "balance"}
+LATER = {"averaging", "counted", "features", *ONE_SHOT}
 """Fields that version 0.1 had not: left out where they say what it did, so that a run has one digest in both."""
 
 
 def _plain(part: Any) -> dict[str, Any]:
     values = {f.name: getattr(part, f.name) for f in fields(part)}
     values = {name: v for name, v in values.items() if name not in LATER or v != getattr(type(part), name)}
-    if isinstance(part, AlgorithmSpec):  # a centre, long as it may be, is numbers beside the distance's name
-        centre = part.distance.centre if isinstance(part.distance, Euclidean) else None
-        values |= {"centre": None} if centre is None else {"distance": "euclidean", "centre": list(centre)}
+    if isinstance(part, AlgorithmSpec):  # a center may be long: numbers beside the distance's name
+        center = part.distance.center if isinstance(part.distance, Euclidean) else None
+        values |= {"centre": None} if center is None else {"distance": "euclidean", "centre": list(center)}
     plain = (bool, int, float, str, list, type(None))
     return {name: value if isinstance(value, plain) else str(value) for name, value in values.items()}
 
@@ -304,7 +322,7 @@ def _same_fields(kind: Any, data: dict[str, Any]) -> None:
 def _part(kind: Any, data: dict[str, Any]) -> Any:
     if kind is AlgorithmSpec and "centre" in data:
         data = dict(data)
-        centre = data.pop("centre")
-        data["distance"] = data["distance"] if centre is None else Euclidean(tuple(centre))
+        center = data.pop("centre")
+        data["distance"] = data["distance"] if center is None else Euclidean(tuple(center))
     _same_fields(kind, data)
     return kind(**data)

@@ -11,10 +11,13 @@
 The theorem, its proof and every constant are in docs/secure.md.
 """
 
+from typing import Any
+
+from sottovoce._renamed import module_attribute
 from sottovoce.secure.functions import logistic_slope, softmax_slope
 from sottovoce.secure.generator import Generator, Purpose, fresh, generators
 from sottovoce.secure.grids import GridRows, Grids, choose_grids, on_grid
-from sottovoce.secure.noise import Law, Layer, Noise, noisy_counts, release_grid, scale_of
+from sottovoce.secure.noise import Layer, Noise, NoiseKind, release_grid, scale_of
 from sottovoce.secure.sampling import fixed, poisson
 from sottovoce.secure.sums import clipped_sum
 
@@ -22,9 +25,9 @@ __all__ = [
     "Generator",
     "GridRows",
     "Grids",
-    "Law",
     "Layer",
     "Noise",
+    "NoiseKind",
     "Purpose",
     "choose_grids",
     "clipped_sum",
@@ -32,10 +35,14 @@ __all__ = [
     "fresh",
     "generators",
     "logistic_slope",
-    "noisy_counts",
     "on_grid",
     "poisson",
     "release_grid",
     "scale_of",
     "softmax_slope",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return what a name of version 0.2 stands for now."""
+    return module_attribute(__name__, name)

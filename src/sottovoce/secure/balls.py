@@ -1,6 +1,6 @@
 """Ball arithmetic: real functions of bit streams, in intervals that are proved to hold the true value.
 
-Where the fast arithmetic cannot tell to which side a number is rounded, it is computed here (Arb, by python-flint),
+Where the fast arithmetic cannot show to which side a number is rounded, it is computed here (Arb, by python-flint),
 with more and more bits of the same streams, until the answer is certain. The streams have no last bit, and a number
 lies on a boundary with probability zero; so this ends.
 """
@@ -18,7 +18,7 @@ from sottovoce.secure.generator import WORD, Generator
 Ball = Any
 """A `flint.arb`: the library has no types."""
 ENOUGH = 128
-"""Words of a stream that are looked at: one draw in 2⁸⁰⁰⁰ needs more."""
+"""Words of a stream that are examined: one draw in 2⁸⁰⁰⁰ needs more."""
 _PRECISION = Lock()  # the working precision belongs to the process: too low a one would be no error, but no end either
 
 
@@ -79,7 +79,7 @@ def geometric(u: Bits, p: Fraction) -> Ball:
 
 
 def whole(value: Callable[[], Ball]) -> int:
-    """⌊x⌋, of an x that is known better each time it is asked for.
+    """⌊x⌋, of an x that is known better each time it is requested.
 
     Parameters
     ----------

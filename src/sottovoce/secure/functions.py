@@ -1,6 +1,6 @@
 """Functions of one record's numbers that give the same bits in every lane, block and place.
 
-A library's exponential may be one function in the vectorised body of a loop and another in its remainder; a sum may go
+A library's exponential may be one function in the vectorized body of a loop and another in its remainder; a sum may go
 one way in a row that stands alone and another in a table. Here everything is made of additions, multiplications,
 divisions, square roots and comparisons of single elements, which IEEE 754 rounds in one way only, in an order that is
 written down. Thereby a record's slope is a function of that record and of public numbers alone, and the same on every

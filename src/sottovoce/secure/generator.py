@@ -3,10 +3,11 @@
 An address is (node, round, level, block). Its 128 bits are the AES-256 encryption of the address itself, which is what
 counter mode does, with counters that say what a block is for in place of a running number. So a draw depends on nothing
 but the key and its own address: blocks, threads and resumed runs agree bit for bit. Block ciphers of distinct addresses
-cannot be told from uniform words by anybody without the key; that is the one computational assumption of a release.
+cannot be distinguished from uniform words by anybody without the key; that is the one computational assumption of a
+release.
 
 A uniform number takes its first bits from level 0, and its continuation from levels 1, 2, … of the same block: a stream
-that ends nowhere, of which hardly ever more than the beginning is looked at.
+that ends nowhere, of which hardly ever more than the beginning is examined.
 
 Keys have 256 bits, one for each run and purpose, by HKDF-SHA256 from a secret, the run's digest and a nonce. A node's
 secret is its own; so its keys are too. The nonce is born with the node's ledger: an old secret beside a new ledger
@@ -99,7 +100,7 @@ class Generator:
         return out[:filled].view("<u8").reshape(pairs.size, count, 2).astype(np.uint64, copy=False)
 
     def continuation(self, node: int, round: int, block: int) -> Iterator[tuple[int, int]]:
-        """The two words of a block at levels 1, 2, …: as many as are asked for."""
+        """The two words of a block at levels 1, 2, …: as many as are requested."""
         for level in range(1, LEVELS):
             first, second = self.words(np.array([node]), np.array([round]), block, 1, level)[0, 0].tolist()
             yield first, second

@@ -44,7 +44,7 @@ TINIEST = -500
 Over = Literal["refuse", "clip"]
 
 
-LARGEST = 2.0**800
+MAX_MODEL_WEIGHT = 2.0**800
 """Weight of a model, at most: products and sums of margins stay far within the range of floats."""
 
 
@@ -100,7 +100,7 @@ class Grids:
         if not np.all(np.isfinite(x)):
             raise PrivacyError("the model is not finite, and no gradient at it would be; take shorter steps")
         largest = float(np.max(np.abs(x), initial=0.0))
-        if largest > LARGEST:  # margins would leave the range of floats, where sums depend on their order
+        if largest > MAX_MODEL_WEIGHT:  # margins would leave the range of floats, where sums depend on their order
             raise PrivacyError(f"the model has a weight of {largest:.2g}, with which nothing can be computed exactly")
         grid = model_grid(largest, x.shape[-1])
         return np.trunc(x / grid) * grid
@@ -176,6 +176,11 @@ class GridRows:
         """The largest slope of every row, in units of g_s: times the row it is no longer than L."""
         whole = np.floor(self.grids.length * SHY / np.sqrt(np.maximum(self.squares, 1.0)))
         return np.where(self.squares > 0, whole, 0.0)
+
+    @cached_property
+    def reach(self) -> Array:
+        """The length of every row, in units of g_f."""
+        return np.sqrt(self.squares)
 
     @property
     def m(self) -> int:

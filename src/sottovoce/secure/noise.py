@@ -28,13 +28,13 @@ from sottovoce.secure import balls
 from sottovoce.secure.generator import Generator, Words
 
 ERROR = 2.0**-40
-"""A unit noise is known this well at first, summed and rounded in double arithmetic."""
+"""A noise term is known this well at first, summed and rounded in double arithmetic."""
 FINE = 20
 """A release's grid is this many octaves below its noise."""
 SHIFT = 62
 """Octaves between the grids of sums and of releases, at most: sums have 63 bits."""
-FEW = np.uint64(1 << 24)
-"""First words below this, u < 2⁻⁴⁰, and the very last one are left to `balls`: here 128 bits do not tell enough."""
+SMALL_WORD = np.uint64(1 << 24)
+"""First words below this, u < 2⁻⁴⁰, and the very last one are left to `balls`: here 128 bits do not show enough."""
 LAST = np.uint64(2**64 - 1)
 HALF = np.uint64(1 << 63)
 UNCERTAIN = -(2**63)
@@ -43,8 +43,8 @@ AT_ONCE = 1 << 13
 """Blocks, or numbers, that are worked on at a time: they stay in cache."""
 
 
-class Law(Enum):
-    """A unit noise, and how many bits of a block's second word continue its first uniform."""
+class NoiseKind(Enum):
+    """A noise term, and how many bits of a block's second word continue its first uniform."""
 
     GAUSSIAN = 16
     """Density e^{−x²/2}/√(2π)."""
@@ -53,19 +53,19 @@ class Law(Enum):
 
     def blocks(self, m: int) -> int:
         """Blocks for m numbers."""
-        return (m + 1) // 2 if self is Law.GAUSSIAN else m
+        return (m + 1) // 2 if self is NoiseKind.GAUSSIAN else m
 
 
-SOURCES = {Law.GAUSSIAN: 512, Law.LAPLACE: 64}
+SOURCES = {NoiseKind.GAUSSIAN: 512, NoiseKind.LAPLACE: 64}
 """Noises that may be added to one number: the error bound covers their summation."""
 
 
 class Same(NamedTuple):
-    """Sums of unit noises, of which several releases have the same one: each is made once.
+    """Sums of noise terms, of which several releases have the same one: each is made once.
 
     Attributes
     ----------
-    nodes, rounds : the addresses of all unit noises, sum after sum
+    nodes, rounds : the addresses of all noise terms, sum after sum
     starts : (sums + 1,) where each sum begins; none is empty
     which : which of the sums each release of the layer has
     scales : what it is multiplied by, for each
@@ -86,8 +86,8 @@ class Layer(NamedTuple):
     generator : of secret words
     rows : which of the releases, none of them twice
     nodes, rounds : the address of each one's noise
-    scales : what the unit noise is multiplied by, for each; taken as exact, and of either sign
-    same : sums of unit noises that are added besides; each release's own address is among those of its sum
+    scales : what the noise term is multiplied by, for each; taken as exact, and of either sign
+    same : sums of noise terms that are added besides; each release's own address is among those of its sum
     """
 
     generator: Generator
@@ -132,8 +132,8 @@ class Noise:
     m : numbers in a release
     grids : g of each release, powers of two
     layers : sources of noise; a release may have several, or none
-    law : of the unit noises
-    compiled : whether Numba does the work, in a fraction of the time; the releases are the same
+    law : of the noise terms
+    compiled : whether native loops do the work, in a fraction of the time; the releases are the same
 
     Attributes
     ----------
@@ -150,7 +150,7 @@ class Noise:
     """
 
     def __init__(
-        self, m: int, grids: Array, layers: Sequence[Layer], law: Law = Law.GAUSSIAN, compiled: bool = False
+        self, m: int, grids: Array, layers: Sequence[Layer], law: NoiseKind = NoiseKind.GAUSSIAN, compiled: bool = False
     ) -> None:
         self.m, self.law, self.layers, self.compiled = m, law, tuple(layers), compiled
         self.grids = np.array(grids, dtype=np.float64)
@@ -179,7 +179,7 @@ class Noise:
                 self._add_same(layer, layer.same)
 
     def _add_same(self, layer: Layer, same: Same) -> None:
-        """Every unit noise once, then what each release has of it and of the sum."""
+        """Every noise term once, then what each release has of it and of the sum."""
         units, begins = np.zeros((len(same.nodes), self.m)), np.asarray(same.starts[:-1])
         self._add(layer.generator, same.nodes, same.rounds, np.ones(len(units)), np.arange(len(units)), units)
         sums, grids = np.add.reduceat(units, begins, axis=0), self.grids[layer.rows]
@@ -189,12 +189,12 @@ class Noise:
     def _add(
         self, generator: Generator, nodes: IntArray, rounds: IntArray, scales: Array, rows: IntArray, out: Array
     ) -> None:
-        """Add unit noises times their scales to rows, a stretch of blocks at a time."""
+        """Add noise terms times their scales to rows, a stretch of blocks at a time."""
         if self.compiled:
-            from sottovoce.secure.compiled import add_gaussian, add_laplace
+            from sottovoce._native import add_gaussian, add_laplace
         else:
             add_gaussian, add_laplace = _add_gaussian, _add_laplace
-        add = add_gaussian if self.law is Law.GAUSSIAN else add_laplace
+        add = add_gaussian if self.law is NoiseKind.GAUSSIAN else add_laplace
         blocks, rows = self.law.blocks(self.m), np.asarray(rows, dtype=np.int64)
         height, width = max(1, AT_ONCE // max(1, blocks)), min(blocks, AT_ONCE)
         for start in range(0, len(rows), height):
@@ -224,7 +224,7 @@ class Noise:
         return values
 
     def released(self, sums: IntArray, sum_grid: float, over: Array, rows: IntArray | None = None) -> Array:
-        """round((S + noise)/g)·g/b of every number: what is let out of a mean, in float64.
+        """round((S + noise)/g)·g/b of every number: what is released of a mean, in float64.
 
         Parameters
         ----------
@@ -234,7 +234,7 @@ class Noise:
         mine = np.arange(len(self.grids)) if rows is None else np.asarray(rows)
         if not self.compiled:
             return np.asarray(self.added_to(sums, sum_grid, mine) * self.grids[mine][:, None] / over[:, None])
-        from sottovoce.secure.compiled import released_rows
+        from sottovoce._native import released_rows
 
         shifts, values = self.shifts(sum_grid)[mine], np.empty((len(mine), self.m))
         self._check(sums, values.shape)
@@ -254,7 +254,7 @@ class Noise:
         """Also whether something is uncertain."""
         values = np.empty(noise.shape, dtype=np.int64)
         if self.compiled:
-            from sottovoce.secure.compiled import round_rows
+            from sottovoce._native import round_rows
 
             return values, round_rows(np.ascontiguousarray(sums), shifts, noise, error, values) > 0
         doubts, width = False, max(1, min(self.m, AT_ONCE))
@@ -281,7 +281,7 @@ class Noise:
     def exactly(self, row: int, coordinate: int, total: int, shift: int) -> int:
         """round((S + noise)/g) of one number by ball arithmetic; S is `total` units of g·2⁻ˢʰⁱᶠᵗ."""
         blocks = self.law.blocks(self.m)
-        sine = self.law is Law.GAUSSIAN and coordinate >= blocks
+        sine = self.law is NoiseKind.GAUSSIAN and coordinate >= blocks
         block = coordinate - blocks if sine else coordinate
         scales, streams = [], []
         for layer in self.layers:
@@ -299,7 +299,7 @@ class Noise:
             ball = arb((2 * total + (1 << shift), -shift - 1))  # S/g + ½
             for scale, stream in zip(scales, streams, strict=True):
                 u, v = next(stream)
-                unit = balls.gaussian(u, v, sine) if self.law is Law.GAUSSIAN else balls.laplace(u, v)
+                unit = balls.gaussian(u, v, sine) if self.law is NoiseKind.GAUSSIAN else balls.laplace(u, v)
                 ball += arb(scale) * unit
             return ball
 
@@ -317,7 +317,7 @@ def _places(layer: Layer, same: Same) -> IntArray:
 
 
 def _addends(layer: Layer, place: int) -> list[tuple[int, int, float]]:
-    """Address and scale of every unit noise that a layer adds to one of its releases, each address once."""
+    """Address and scale of every noise term that a layer adds to one of its releases, each address once."""
     own = int(layer.nodes[place]), int(layer.rounds[place])
     found: dict[tuple[int, int], float] = {own: float(layer.scales[place])}
     same = layer.same
@@ -340,13 +340,13 @@ def rounded(sums: IntArray, shifts: IntArray, noise: Array, error: Array) -> Int
 
 
 def minus_log(first: Words, finer: Any, split: int) -> Array:
-    """−ln u of a uniform with these first bits; NaN where they do not tell enough."""
+    """−ln u of a uniform with these first bits; NaN where they do not show enough."""
     unit, top = 2.0**-split, np.uint64((1 << split) - 1)
     near = first >= HALF  # there from the complement, whose bits are the others: −ln u ≈ 1 − u
     flip = -near.astype(np.uint64)
     u = ((first ^ flip) + ((finer ^ (flip & top)) + 0.5) * unit) * 2.0**-64
     size = -np.where(near, np.log1p(-u), np.log(u))
-    size[(first < FEW) | (first == LAST)] = np.nan
+    size[(first < SMALL_WORD) | (first == LAST)] = np.nan
     return size
 
 
@@ -364,24 +364,3 @@ def _add_laplace(words: Words, scales: Array, rows: IntArray, first: int, out: A
     second = words[:, 1::2]
     size = minus_log(words[:, ::2], second & np.uint64(2**63 - 1), 63) * scales[:, None]
     out[rows, first : first + words.shape[1] // 2] += np.where(second >= HALF, -size, size)
-
-
-def noisy_counts(generator: Generator, node: int, round: int, counts: IntArray, scale: float) -> IntArray:
-    """Whole numbers plus Gaussian noise, rounded to whole numbers: for counts that are let out.
-
-    Parameters
-    ----------
-    generator : of noise for counts
-    node, round : an address that is used for these counts alone
-    counts : the true ones
-    scale : σ of the noise
-
-    Examples
-    --------
-    >>> noisy_counts(Generator(bytes(32)), 0, 1, np.array([500, 20]), 2.0)
-    array([...])
-    """
-    here = np.array([0])
-    layer = Layer(generator, here, np.array([node]), np.array([round]), np.array([scale]))
-    whole = np.asarray(counts, dtype=np.int64)
-    return Noise(len(whole), np.ones(1), [layer]).added_to(whole[None], 1.0)[0]

@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from sottovoce._types import Array, IntArray, Matrix
+from sottovoce.casts import whole_units
 from sottovoce.errors import PrivacyError
 from sottovoce.secure.grids import EXACT, FEATURE_BITS, WHOLE_BITS, GridRows, Grids, octave, on_grid
 from sottovoce.secure.sums import SHORTER
@@ -80,7 +81,7 @@ class ProductSums:
         total = np.zeros((width, width), dtype=np.int64)
         for first in range(0, len(rows), step):
             c = self._whole(rows[first : first + step], each[first : first + step])
-            total += (c.T @ c).astype(np.int64)
+            total += whole_units(c.T @ c)
         above, across = np.triu_indices(width)
         return np.asarray(total[above, across] * np.where(above == across, DIAGONAL, OFF))
 

@@ -40,7 +40,7 @@ def poisson(
     generator : of the draws of records
     nodes, rounds : the pairs
     sizes, batches : q and b of each pair, public
-    compiled : whether Numba finds the gaps: the same records, sooner
+    compiled : whether native loops find the gaps: the same records, sooner
 
     Examples
     --------
@@ -138,10 +138,11 @@ def _gaps(words: Words, scales: Array, sizes: IntArray) -> tuple[IntArray, int]:
 
 def _gaps_compiled(words: Words, scales: Array, sizes: IntArray) -> tuple[IntArray, int]:
     """The same."""
-    from sottovoce.secure.compiled import poisson_gaps
+    from sottovoce._native import poisson_gaps
 
     found = np.empty(words.shape, dtype=np.int64)
-    return found, int(poisson_gaps(words, scales[:, 0], sizes[:, 0], ERROR, int(SMALL), found))
+    scales, sizes = np.ascontiguousarray(scales[:, 0]), np.ascontiguousarray(sizes[:, 0])
+    return found, poisson_gaps(words, scales, sizes, ERROR, int(SMALL), found)
 
 
 def _add_up(gaps: IntArray, last: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
@@ -153,7 +154,7 @@ def _add_up(gaps: IntArray, last: IntArray, sizes: IntArray) -> tuple[IntArray, 
 
 def _add_up_compiled(gaps: IntArray, last: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
     """The same."""
-    from sottovoce.secure.compiled import add_up
+    from sottovoce._native import add_up
 
     counts = np.empty(len(gaps), dtype=np.int64)
     add_up(gaps, last, sizes, counts)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sottovoce._types import Array, IntArray, Matrix
+from sottovoce.casts import whole_units
 from sottovoce.errors import PrivacyError
 from sottovoce.secure.functions import lengths
 from sottovoce.secure.grids import EXACT, GridRows, Grids
@@ -109,7 +110,7 @@ def _sum_of_people(
     slopes = np.concatenate([slope(_margins(block, x, grids), y[some]) for _, some, block in _blocks(data, listed)])
     slopes = _weighted(slopes, weights, listed)
     slopes = np.where(np.isfinite(slopes), slopes, 0.0)
-    reach = np.sqrt(data.squares[listed])
+    reach = data.reach[listed]
     column = (-1,) + (1,) * (slopes.ndim - 1)
     each = np.repeat(counts, counts).reshape(column)
     with np.errstate(over="ignore"):
@@ -144,7 +145,7 @@ def _clipped_mean(data: GridRows, slopes: Array, reach: Array, rows: IntArray) -
     with np.errstate(over="ignore"):
         mean = float(np.ldexp(1.0 / (count * scale * grids.slope), octaves))
     factor = min(mean, grids.length * SHORTER / length)
-    return np.trunc(vector * factor).astype(np.int64)
+    return whole_units(vector * factor)
 
 
 def _sizes(slopes: Array) -> Array:
@@ -192,4 +193,4 @@ def _pulled(block: Block, slopes: Array, grids: Grids) -> IntArray:
     pulled: Any = (block.columns @ slopes).T
     if grids.intercept:
         pulled = np.concatenate([pulled, grids.intercept * np.sum(slopes, axis=0)[..., None]], axis=-1)
-    return (pulled / grids.feature).astype(np.int64)
+    return whole_units(pulled, grids.feature)

@@ -81,7 +81,7 @@ if "HOSTILE" in os.environ:
                 back = copy(message, ORIGIN=destination, DESTINATION=origin)  # its own message, as if from the peer
                 send(self, "reflection", endpoint, destination, origin, kind, back)
                 other = [d for o, d in earlier if o == origin and d != destination]
-                if other:  # meant for somebody else
+                if other:  # meant for someone else
                     moved = copy(message, DESTINATION=other[0])
                     send(self, "misdirected", endpoint, origin, other[0], kind, moved)
         return forward(self, endpoint, origin, destination, kind, message)

@@ -28,6 +28,9 @@ def write_page(
         for view in figures:
             title = f"Figure {view[3:]}, {FIGURES[view].title}: {name}"
             sections.append(Section(title, tuple(shown(figure(view, rows))), SIMULATION))
+            if FIGURES[view].epsilon is None:  # the others have both axes
+                drawn = figure(view, rows, iterations=True)
+                sections.append(Section(f"{title}, at equal iterations", tuple(shown(drawn)), SIMULATION))
     sections += [_table(title, rows) for title, rows in tables.items() if rows]
     if runs:
         last = [row for rows in runs.values() for row in _last(rows)]
@@ -42,8 +45,8 @@ def _about() -> Section:
     text = (
         "Liu, Johansson and Shi, Distributed Empirical Risk Minimization With Differential Privacy: its experiments, "
         f"with the noise of its Theorem 1 (δ₀ = {DELTA0:g}; it claims ε) and, beside it, with the noise that a true ε "
-        f"at δ = {DELTA:g} needs against somebody who sees every message (replace one record of one node). Both run "
-        "from the same draws of records and from the same unit noise."
+        f"at δ = {DELTA:g} needs against someone who sees every message (replace one record of one node). Both run "
+        "from the same draws of records and from the same noise term."
     )
     return Section("What this is", (tag("p", text),))
 
@@ -59,7 +62,12 @@ def _truths(name: str, rows: Sequence[Row]) -> Section:
 
 
 def _findings(name: str, found: Sequence[Finding]) -> Section:
-    heads = ("the paper's reading of its figures", "noise", "F − F*, means with 95 % intervals", "here")
+    heads = (
+        "the paper's reading of its figures",
+        "noise",
+        "F − F*, means and paired difference with 95 % intervals",
+        "here",
+    )
     rows = [[f.claim, f.noise, f.numbers, f.verdict] for f in found]
     return Section(f"What the paper says, and what was found: {name}", (table(heads, rows, words=heads),), SIMULATION)
 

@@ -1,38 +1,36 @@
-"""What the paper ran (its section 5), as data: schemes, regularisers, noises; and the table of these runs.
+"""What the paper ran (its section 5), as data: schemes, regularizers, noises; and the table of these runs.
 
 Twenty nodes, complete graph, Metropolis weights, hinge loss, three passes over the data. Where the paper is silent the
 reading is that of `docs/paper.md`: h = μ‖x‖²/2, equal passes for all schemes, the exact ι, F* with a certificate.
 Figures are views of these runs.
 """
 
-import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import Event, Timer
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from sottovoce import plugins
 from sottovoce._types import IntArray
-from sottovoce.engine import ENGINES
+from sottovoce.engine import ENGINES, Engine, engine_named
 from sottovoce.errors import SpecError
 from sottovoce.experiments.data import Dataset
-from sottovoce.experiments.table import Done, Row, Runs, each, load_rows
-from sottovoce.network.schedule import Schedule
-from sottovoce.privacy.accounting import price
+from sottovoce.experiments.table import Done, Row, Runs, each
+from sottovoce.privacy.accounting import compute_epsilon
 from sottovoce.privacy.calibration import GivenNoise, Noise, PaperNoise, Private
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.shards import Shards
-from sottovoce.run.build import Prepared, make_problem, prepare, renoised, rounds_for_epochs
+from sottovoce.run.build import make_problem
+from sottovoce.run.plan import Plan, Request, plan_public, rounds_for_epochs, with_noise
 from sottovoce.run.presets import liu2022, paper_l1, paper_l2
 from sottovoce.run.result import environment
-from sottovoce.run.solve import asked, together
+from sottovoce.run.solve import RunOptions, run_batch
 from sottovoce.run.spec import Execution, Spec
 
 DATA = ("epsilon-like", "rcv1-like", "rcv1", "a9a", "covtype")
@@ -49,17 +47,13 @@ SCHEMES = {
     "everyone": "Liu 2022, ι = 1",
 }
 """Who is active, and what the figures call it."""
-REGULARISERS = {"l2": (paper_l2, tuple(SCHEMES)), "l1": (paper_l1, ("edges(1)", "edges(2)", "matching(2)"))}
+REGULARIZERS = {"l2": (paper_l2, tuple(SCHEMES)), "l1": (paper_l1, ("edges(1)", "edges(2)", "matching(2)"))}
 """Each with the preset and the schemes that the paper shows it with."""
 
 GAPS = {"tiny": 1e-6, "small": 1e-5, "full": 1e-4}
 LOOKS = {"tiny": 16, "small": 20, "full": 12}
-REHEARSED = 200
-"""Rounds before the runs, while these are accounted: enough for every shape of a round to come up."""
-PATIENCE = 1.0
-"""Seconds after which the next group comes, though the one before is still being asked for."""
 KEY = ("data", "size", "h", "scheme", "noise", "epsilon", "seed")
-"""What makes a run what it is; it has a row for each look."""
+"""What makes a run what it is; it has a row for each evaluation."""
 
 
 @dataclass(frozen=True)
@@ -72,17 +66,19 @@ class View:
     title: str
 
 
+CURVES = {"l2": 0.8, "l1": 0.4}
+"""The ε at which the paper shows curves (Figures 1 and 3)."""
 FIGURES = {
-    "fig1": View("fig1", "l2", 0.8, "l2-regularised SVM, ε = 0.8"),
-    "fig2": View("fig2", "l2", None, "privacy and utility, l2-regularised SVM"),
-    "fig3": View("fig3", "l1", 0.4, "l1-regularised SVM, ε = 0.4"),
-    "fig4": View("fig4", "l1", None, "privacy and utility, l1-regularised SVM"),
+    "fig1": View("fig1", "l2", CURVES["l2"], "l2-regularized SVM, ε = 0.8"),
+    "fig2": View("fig2", "l2", None, "privacy and utility, l2-regularized SVM"),
+    "fig3": View("fig3", "l1", CURVES["l1"], "l1-regularized SVM, ε = 0.4"),
+    "fig4": View("fig4", "l1", None, "privacy and utility, l1-regularized SVM"),
 }
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that share their draws: one regulariser, one scheme, one seed; all ε and noises."""
+    """Runs that share their draws: one regularizer, one scheme, one seed; all ε and noises."""
 
     h: str
     scheme: str
@@ -97,19 +93,18 @@ class Group:
 
     def specs(self, sizes: IntArray, noises: tuple[str, ...]) -> list[tuple[str, float, Spec]]:
         """(noise, ε, spec) of every run."""
-        preset = liu2022 if (self.h, self.scheme) == ("l2", "everyone") else REGULARISERS[self.h][0]
-        base = preset(1).but(network__activation=self.scheme, privacy__delta=DELTA, seed=self.seed)
-        base = base.but(algorithm__rounds=rounds_for_epochs(base, sizes, EPOCHS))
+        preset = liu2022 if (self.h, self.scheme) == ("l2", "everyone") else REGULARIZERS[self.h][0]
+        base = preset(1).replace(network__activation=self.scheme, privacy__delta=DELTA, seed=self.seed)
+        base = base.replace(algorithm__rounds=rounds_for_epochs(base, sizes, EPOCHS))
         return [
-            (noise, epsilon, base.but(privacy__noise=NOISES[noise](epsilon)))
+            (noise, epsilon, base.replace(privacy__noise=NOISES[noise](epsilon)))
             for noise in noises
             for epsilon in EPSILONS
         ]
 
 
-Crowd = tuple[Group, ...]
+Batch = tuple[Group, ...]
 """Groups that are the same but for their seeds."""
-Turn = Callable[[Crowd], AbstractContextManager[None]]
 
 
 class Account(NamedTuple):
@@ -120,14 +115,8 @@ class Account(NamedTuple):
     """The true one."""
 
 
-class Accounted(NamedTuple):
-    """The runs of a scheme and a seed, whatever their h: who speaks when, and an account each, in a group's order."""
-
-    schedule: Schedule
-    runs: list[Account]
-
-
-Accounts = dict[tuple[str, int], Accounted]
+Accounts = dict[tuple[str, int], list[Account]]
+"""The runs of a scheme and a seed, whatever their h: an account each, in a group's order."""
 
 
 def groups(figures: list[str], seeds: int) -> list[Group]:
@@ -138,7 +127,7 @@ def groups(figures: list[str], seeds: int) -> list[Group]:
     if seeds < 2:
         raise SpecError(f"intervals need at least two seeds, not {seeds}")
     kinds = sorted({FIGURES[name].h for name in figures}, reverse=True)
-    return [Group(h, scheme, seed) for seed in range(seeds) for h in kinds for scheme in REGULARISERS[h][1]]
+    return [Group(h, scheme, seed) for seed in range(seeds) for h in kinds for scheme in REGULARIZERS[h][1]]
 
 
 def folder_of(out: Path, dataset: Dataset) -> Path:
@@ -159,36 +148,28 @@ def collect(
     kept = kept_runs(out, dataset)
     missing = [group for group in wanted if not all(kept.find(**head) for head in group.heads(dataset, noises))]
     if missing:
-        shards = dataset.deal()
-        engine = ("compiled" if ENGINES["gpu"].lacks() else "gpu") if engine == "auto" else engine
-        device, works, cores = ENGINES[engine].seeds, crowds(missing, engine), jobs or os.cpu_count() or 1
+        shards, chosen = dataset.partition(), engine_named(fastest_engine() if engine == "auto" else engine)
         shards.norms  # noqa: B018 - once, before the threads all need them
-        accounts = None
-        with ThreadPoolExecutor(2) as beside:
-            pointed = Event()
-            best = beside.submit(optima, dataset, shards, {group.h for group in missing}, out, engine, pointed)
-            if device:
-                rehearsal = beside.submit(rehearse, dataset, shards, noises, engine, works)
+        with ThreadPoolExecutor(1) as beside:
+            best = beside.submit(optima, dataset, shards, {group.h for group in missing}, out, chosen)
+            accounts = None
+            if chosen.device is not None:
                 accounts = accounted(shards.sizes, noises, missing)
-                rehearsal.result()
-                pointed.wait()  # the device is for the runs
             else:
                 best.result()  # before the runs want the processors
-            turn = in_line(works) if device else None
-            run = partial(run_groups, dataset, shards, noises, best, engine, accounts, turn)
-            kept.fill(works, run, jobs=cores, threads=True, done=done)
+            run = partial(run_groups, dataset, shards, noises, best, chosen.name, accounts)
+            kept.fill(batches(missing, chosen), run, jobs=jobs or os.cpu_count() or 1, threads=True, done=done)
     return read(kept, dataset, wanted)
 
 
+def fastest_engine() -> str:
+    """The GPU engine where its plug-in is installed and finds a device, else the compiled one."""
+    return "gpu" if plugins.found("engine", "gpu", ENGINES) and ENGINES["gpu"].lacks() is None else "compiled"
+
+
 def kept_runs(out: Path, dataset: Dataset) -> Runs:
-    """The table of a data set's runs; an earlier version kept each group in a file of its own."""
-    folder = folder_of(out, dataset)
-    kept = Runs(KEY, folder / "runs.parquet")
-    if not kept.rows:
-        older = [row for path in sorted(folder.glob("l[12]-*.parquet")) for row in load_rows(path)]
-        if older:
-            kept.add(older)
-    return kept
+    """The table of a data set's runs."""
+    return Runs(KEY, folder_of(out, dataset) / "runs.parquet")
 
 
 def read(kept: Runs, dataset: Dataset, wanted: Iterable[Group]) -> list[Row]:
@@ -200,87 +181,35 @@ def read(kept: Runs, dataset: Dataset, wanted: Iterable[Group]) -> list[Row]:
     return [row for rows in found for row in rows]
 
 
-def optima(
-    dataset: Dataset,
-    shards: Shards,
-    kinds: set[str],
-    out: Path,
-    engine: str = "compiled",
-    pointed: Event | None = None,
-) -> dict[str, float]:
-    """F* of each regulariser, certified; computed once and kept. `pointed` is set when a device has done its part."""
-    try:
-        kept = Runs(("h",), folder_of(out, dataset) / "optima.parquet")
-        older = folder_of(out, dataset) / "optima.json"  # where an earlier version kept them
-        if older.exists() and not kept.rows:
-            kept.add([{"h": h, "f_star": value} for h, value in json.loads(older.read_text()).items()])
-        absent = [h for h in sorted(kinds) if not kept.find(h=h)]
-        problems = {h: make_problem(REGULARISERS[h][0](1).problem, shards) for h in absent}
-        gap, near, cores = GAPS[dataset.size], ENGINES[engine].minimise, max(1, len(absent))
-        known: dict[str, Any] = {}
-        if near is not None:
-            known |= each(absent, lambda h: (h, near(problems[h], gap)), cores, threads=True)
-    finally:
-        if pointed is not None:
-            pointed.set()
+def optima(dataset: Dataset, shards: Shards, kinds: set[str], out: Path, engine: Engine) -> dict[str, float]:
+    """F* of each regularizer, certified; computed once and kept."""
+    kept = Runs(("h",), folder_of(out, dataset) / "optima.parquet")
+    gap, device = GAPS[dataset.size], engine.device
 
     def certify(h: str) -> list[Row]:
-        return [{"h": h, "f_star": optimum(problems[h], gap=gap, known=known.get(h)).value}]
+        problem = make_problem(REGULARIZERS[h][0](1).problem, shards)
+        known = None if device is None else device.minimize(problem, gap)
+        return [{"h": h, "f_star": optimum(problem, gap=gap, known=known).value}]
 
-    kept.fill(absent, certify, jobs=cores, threads=True)
+    absent = [h for h in sorted(kinds) if not kept.find(h=h)]
+    kept.fill(absent, certify, jobs=max(1, len(absent)), threads=True)
     return {h: kept.find(h=h)[0]["f_star"] for h in kinds}
 
 
-def crowds(missing: Sequence[Group], engine: str) -> list[Crowd]:
+def batches(missing: Sequence[Group], engine: Engine) -> list[Batch]:
     """What is run side by side: a group, or those of all seeds where the engine takes them together.
 
     What takes longest comes first, since it would be waited for: l1, and beside the first of it everyone, on few chips.
     """
-    if not ENGINES[engine].seeds:
+    if engine.device is None:
         return [(group,) for group in missing]
-    alike: dict[tuple[str, str], list[Group]] = {}
+    by_scheme: dict[tuple[str, str], list[Group]] = {}
     for group in missing:
-        alike.setdefault((group.h, group.scheme), []).append(group)
-    kinds = sorted(alike, key=lambda kind: (kind[1] == "everyone", kind[0]))
+        by_scheme.setdefault((group.h, group.scheme), []).append(group)
+    kinds = sorted(by_scheme, key=lambda kind: (kind[1] == "everyone", kind[0]))
     few = [kind for kind in kinds if kind[1] == "everyone"]
     many = kinds[: len(kinds) - len(few)]
-    return [tuple(alike[kind]) for kind in (*many[:1], *few, *many[1:])]
-
-
-def in_line(works: Sequence[Crowd]) -> Turn:
-    """Lets one thread after the other through, in the order of their works: a device begins with the first at once.
-
-    Threads that prepare runs at the same time take turns in the interpreter, and all would be late. Nobody waits longer
-    than `PATIENCE` for the one before: more kernels than a device's queues hold are asked for while it works.
-    """
-    gates = [Event() for _ in range(len(works) + 1)]
-    places = {crowd: place for place, crowd in enumerate(works)}
-    gates[0].set()
-
-    @contextmanager
-    def turn(crowd: Crowd) -> Iterator[None]:
-        mine, following = gates[places[crowd]], gates[places[crowd] + 1]
-        mine.wait()
-        late = Timer(PATIENCE, following.set)
-        late.start()
-        try:
-            yield
-        finally:
-            late.cancel()
-            following.set()
-
-    return turn
-
-
-def rehearse(dataset: Dataset, shards: Shards, noises: tuple[str, ...], engine: str, works: Sequence[Crowd]) -> None:
-    """The first rounds of all runs, for nobody: records come to the device, and all that it needs is compiled."""
-
-    def begin(crowd: Crowd) -> None:
-        specs = [spec for group in crowd for _, _, spec in group.specs(shards.sizes, noises)]
-        short = [spec.but(algorithm__rounds=REHEARSED, privacy__noise=GivenNoise((1.0,))) for spec in specs]
-        together(short, shards, test=dataset.test, execution=Execution(engine, 2))
-
-    list(each(works, begin, jobs=len(works), threads=True))
+    return [tuple(by_scheme[kind]) for kind in (*many[:1], *few, *many[1:])]
 
 
 def run_groups(
@@ -290,70 +219,57 @@ def run_groups(
     f_star: "Future[dict[str, float]]",
     engine: str,
     accounts: Accounts | None,
-    turn: Turn | None,
-    crowd: Crowd,
+    batch: Batch,
 ) -> list[Row]:
-    """All runs of some groups that are the same but for their seeds, side by side: a row for each look at each.
-
-    Where groups take turns, they do so until they are asked for, and not while they are waited for.
-    """
-    heads = [head for group in crowd for head in group.heads(dataset, noises)]
-    known = [one for group in crowd for one in accounts[group.scheme, group.seed].runs] if accounts else None
-    with nullcontext() if turn is None else turn(crowd):
-        began = time.perf_counter()
-        specs = [spec for group in crowd for _, _, spec in group.specs(shards.sizes, noises)]
-        if known is not None:  # the noise is calibrated already
-            specs = [s.but(privacy__noise=GivenNoise(one.sigma)) for s, one in zip(specs, known, strict=True)]
-        drawn: dict[int | None, Schedule] = {}
-        if accounts:
-            drawn = {group.seed: accounts[group.scheme, group.seed].schedule for group in crowd}
-        how = Execution(engine, LOOKS[dataset.size])
-        ended = asked(specs, shards, test=dataset.test, execution=how, schedules=drawn)
-    runs = ended()
+    """All runs of some groups that are the same but for their seeds, side by side: a row for each examine each."""
+    heads = [head for group in batch for head in group.heads(dataset, noises)]
+    known = [one for group in batch for one in accounts[group.scheme, group.seed]] if accounts else None
+    began = time.perf_counter()
+    specs = [spec for group in batch for _, _, spec in group.specs(shards.sizes, noises)]
+    if known is not None:  # the noise is calibrated already
+        specs = [s.replace(privacy__noise=GivenNoise(one.sigma)) for s, one in zip(specs, known, strict=True)]
+    runs = run_batch(specs, shards, RunOptions(Execution(engine, LOOKS[dataset.size]), dataset.test))
     about = environment(runs[0].engine, time.perf_counter() - began, len(runs))
-    best = f_star.result()[crowd[0].h]
+    best = f_star.result()[batch[0].h]
     rows = []
     for place, (head, run) in enumerate(zip(heads, runs, strict=True)):
         release = {
-            "true_epsilon": most_exposed(run.prepared) if known is None else known[place].epsilon,
+            "true_epsilon": most_exposed(run.prepared.plan) if known is None else known[place].epsilon,
             "delta": DELTA,
             "sigma": max(run.prepared.job.release.sigma),
             "iota": run.prepared.public["iota"],
         }
-        for look in run.history.rows:
-            rows.append(head | release | dict(look) | {"suboptimality": look["objective"] - best} | about)
+        for observation in run.history.rows:
+            rows.append(head | release | dict(observation) | {"suboptimality": observation["objective"] - best} | about)
     return rows
 
 
 def accounted(sizes: IntArray, noises: tuple[str, ...], wanted: Sequence[Group]) -> Accounts:
-    """Calibrate and price the runs of these groups, in processes: it is most of the work that a device leaves.
+    """Calibrate and cost the runs of these groups, in processes: it is most of the work that a device leaves.
 
     Where everybody always speaks, all seeds have one account.
     """
     found: Accounts = {}
-    alike: dict[tuple[str, int], list[tuple[str, int]]] = {}
+    by_scheme: dict[tuple[str, int], list[tuple[str, int]]] = {}
     for scheme, seed in dict.fromkeys((group.scheme, group.seed) for group in wanted):
-        alike.setdefault((scheme, 0 if scheme == "everyone" else seed), []).append((scheme, seed))
-    works = [Group("l2", *one) for one in alike]
+        by_scheme.setdefault((scheme, 0 if scheme == "everyone" else seed), []).append((scheme, seed))
+    works = [Group("l2", *one) for one in by_scheme]
     cores = min(os.cpu_count() or 1, len(works))
     for group, account in each(works, partial(_account, sizes, noises), cores):
-        found |= dict.fromkeys(alike[group.scheme, group.seed], account)
+        found |= dict.fromkeys(by_scheme[group.scheme, group.seed], account)
     return found
 
 
-def _account(sizes: IntArray, noises: tuple[str, ...], group: Group) -> tuple[Group, Accounted]:
-    """On records that hold nothing: no account looks at them."""
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    nothing = Shards.of(np.ones((int(offsets[-1]), 1), np.float32), np.ones(int(offsets[-1])), offsets)
+def _account(sizes: IntArray, noises: tuple[str, ...], group: Group) -> tuple[Group, list[Account]]:
+    """From public numbers."""
     specs = [spec for _, _, spec in group.specs(sizes, noises)]
-    first = prepare(specs[0], nothing)
-    runs = [first, *(renoised(first, spec) or prepare(spec, nothing, first.job.schedule) for spec in specs[1:])]
-    return group, Accounted(first.job.schedule, [Account(p.job.release.sigma, most_exposed(p)) for p in runs])
+    first = plan_public(Request(specs[0], sizes, 1))
+    others = (with_noise(first, s) or plan_public(Request(s, sizes, 1), first.schedule) for s in specs[1:])
+    return group, [Account(p.release.sigma, most_exposed(p)) for p in (first, *others)]
 
 
-def most_exposed(prepared: Prepared) -> float:
+def most_exposed(plan: Plan) -> float:
     """ε at δ of the node that spoke most: all have the same noise, and hardly more than one record's difference."""
-    job = prepared.job
-    most = int(np.argmax(job.schedule.participations()))
-    event = job.release.event(most, int(job.problem.shards.sizes[most]), int(job.schedule.participations()[most]))
-    return price([event], DELTA, lower=False).epsilon
+    most = int(np.argmax(plan.spoken))
+    event = plan.release.event(most, int(plan.problem.sizes[most]), int(plan.spoken[most]))
+    return compute_epsilon([event], DELTA, lower=False).epsilon

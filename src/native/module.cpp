@@ -1,0 +1,773 @@
+// What Python sees: records and runs whose arrays were checked once, and the loops over them
+// without the GIL.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+
+#include "pool.hpp"
+
+namespace nb = nanobind;
+
+namespace sottovoce {
+
+#define DECLARE(name)           \
+  namespace name {              \
+  extern const Kernels kernels; \
+  }
+#if defined(KERNELS_base)
+DECLARE(base)
+#else
+DECLARE(v2)
+DECLARE(v3)
+DECLARE(v4)
+#endif
+
+namespace {
+
+// --- instruction sets
+
+struct InstructionSet {
+  const char* name;
+  const Kernels* kernels;
+};
+
+std::vector<InstructionSet> supported() {
+  std::vector<InstructionSet> found;
+#if defined(KERNELS_base)
+  found.push_back({"base", &base::kernels});
+#else
+    __builtin_cpu_init();
+    found.push_back({"x86-64-v2", &v2::kernels});
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                      __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                        __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                        __builtin_cpu_supports("avx512vl");
+    if (avx2) found.push_back({"x86-64-v3", &v3::kernels});
+    if (avx2 && avx512) found.push_back({"x86-64-v4", &v4::kernels});
+#endif
+  return found;
+}
+
+InstructionSet& chosen() {
+  static InstructionSet set = supported().back();
+  return set;
+}
+
+const Kernels& kernels() { return *chosen().kernels; }
+
+void use(const std::string& name) {
+  for (const auto& set : supported())
+    if (name == set.name) {
+      chosen() = set;
+      return;
+    }
+  throw nb::value_error(
+      ("this processor has no instruction set '" + name + "'; see instruction_sets()").c_str());
+}
+
+// --- arrays
+
+[[noreturn]] void wrong(const std::string& what) { throw nb::value_error(what.c_str()); }
+
+void check(bool right, const char* what) {
+  if (!right) wrong(what);
+}
+
+template <class T>
+using Array = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+Array<T> array_of(nb::handle value, const char* name, i64 size = -1) {
+  Array<T> found;
+  if (!nb::try_cast(nb::borrow(value), found, false))
+    throw nb::type_error(
+        (std::string(name) + " must be a contiguous array of another type").c_str());
+  if (size >= 0 && i64(found.size()) != size)
+    wrong(std::string(name) + " must have " + std::to_string(size) + " numbers, not " +
+          std::to_string(found.size()));
+  return found;
+}
+
+// An array that is a field of a Python object, which outlives what reads it.
+template <class T>
+const T* field(nb::handle of, const char* name, i64 size = -1) {
+  return array_of<const T>(nb::getattr(of, name), name, size).data();
+}
+
+template <class T>
+i64 size_of(nb::handle of, const char* name) {
+  return i64(array_of<const T>(nb::getattr(of, name), name).size());
+}
+
+template <class T>
+T number(nb::handle of, const char* name) {
+  return nb::cast<T>(nb::getattr(of, name));
+}
+
+// One of an enumeration's values, checked before it is made one.
+template <class E>
+E choice(int value, E last, const char* what) {
+  if (value < 0 || value > int(last)) wrong(std::string("there is no such ") + what);
+  return E(value);
+}
+
+void check_rising(const i64* values, i64 count, i64 most, const char* what) {
+  check(count > 0 && values[0] >= 0 && values[count - 1] <= most, what);
+  for (i64 e = 1; e < count; e++) check(values[e - 1] <= values[e], what);
+}
+
+template <class T>
+void check_below(const T* values, i64 count, i64 limit, const char* what) {
+  for (i64 e = 0; e < count; e++) check(values[e] >= 0 && i64(values[e]) < limit, what);
+}
+
+class Arena {
+ public:
+  template <class T>
+  T* take(i64 count) {
+    blocks_.emplace_back(new char[size_t(std::max<i64>(count, 1)) * sizeof(T) + 4096 + 128]());
+    auto at = reinterpret_cast<std::uintptr_t>(blocks_.back().get());
+    return reinterpret_cast<T*>((at + 63) / 64 * 64);
+  }
+
+ private:
+  std::vector<std::unique_ptr<char[]>> blocks_;
+};
+
+// --- records
+
+struct Records {
+  Data data{};
+  i64 widest = 0;  // stored numbers of the unit that has most
+  nb::object keep;
+
+  explicit Records(nb::object of) : keep(of) {
+    const nb::object values = nb::getattr(of, "values");
+    data.rows = size_of<double>(of, "y");
+    data.features = number<i64>(of, "features");
+    data.intercept = number<double>(of, "intercept");
+    check(data.features >= 0, "features must not be negative");
+    Array<const float> single;
+    const bool is_single = nb::try_cast(values, single, false);
+    i64 stored = 0;
+    if (is_single) {
+      data.values = single.data(), stored = i64(single.size());
+    } else {
+      const auto wide = array_of<const double>(values, "values");
+      data.values = wide.data(), stored = i64(wide.size());
+    }
+    data.y = field<double>(of, "y");
+    data.norms = field<double>(of, "norms", data.rows);
+    if (number<bool>(of, "sparse"))
+      take_csr(of, is_single, stored);
+    else
+      check(stored == data.rows * data.features,
+            "dense values must have a row of `features` numbers for each target");
+    if (!data.indptr) data.storage = is_single ? DENSE32 : DENSE64;
+    data.entries = stored;
+    if (size_of<double>(of, "weights")) data.weights = field<double>(of, "weights", data.rows);
+    take_places(of);
+  }
+
+  void take_csr(nb::handle of, bool is_single, i64 stored) {
+    Array<const u16> narrow;
+    const nb::object indices = nb::getattr(of, "indices");
+    data.indptr = field<i64>(of, "indptr", data.rows + 1);
+    check_rising(data.indptr, data.rows + 1, stored,
+                 "indptr must rise from 0 to the number of values");
+    if (nb::try_cast(indices, narrow, false)) {
+      check(i64(narrow.size()) == stored, "there must be an index for each value");
+      check_below(narrow.data(), stored, data.features,
+                  "indices must be below the number of features");
+      data.indices = narrow.data(), data.storage = is_single ? CSR32_SHORT : CSR64_SHORT;
+    } else {
+      const auto wide = array_of<const i32>(indices, "indices", stored);
+      check_below(wide.data(), stored, data.features,
+                  "indices must be below the number of features");
+      data.indices = wide.data(), data.storage = is_single ? CSR32 : CSR64;
+    }
+  }
+
+  void take_places(nb::handle of) {
+    i64 places = data.rows;
+    if (const i64 count = size_of<i64>(of, "order")) {
+      data.order = field<i64>(of, "order"), places = count;
+      check_below(data.order, count, data.rows, "order must name rows");
+    }
+    i64 units = places;
+    data.longest = 1;
+    if (const i64 count = size_of<i64>(of, "starts")) {
+      data.starts = field<i64>(of, "starts"), units = count - 1;
+      check_rising(data.starts, count, places, "starts must rise to the number of places");
+      for (i64 unit = 0; unit < units; unit++) {
+        data.longest = std::max(data.longest, data.starts[unit + 1] - data.starts[unit]);
+        check(data.starts[unit] < data.starts[unit + 1], "every unit must have a row");
+        i64 entries = 0;
+        for (i64 at = data.starts[unit]; at < data.starts[unit + 1] && data.indptr; at++) {
+          const i64 row = data.order ? data.order[at] : at;
+          entries += data.indptr[row + 1] - data.indptr[row] + 1;
+        }
+        widest = std::max(widest, entries);
+      }
+    }
+    data.nodes = size_of<i64>(of, "offsets") - 1;
+    data.offsets = field<i64>(of, "offsets");
+    check_rising(data.offsets, data.nodes + 1, units, "offsets must rise to the number of units");
+    for (i64 node = 0; node < data.nodes; node++)
+      data.most = std::max(data.most, data.offsets[node + 1] - data.offsets[node]);
+  }
+
+  i64 stride() const { return std::max(BATCH, data.longest); }
+};
+
+// --- runs
+
+struct Run {
+  Job job{};
+  nb::object keep;
+  double work = 0.0;  // numbers that a round reads and draws
+
+  Run(nb::handle records, nb::handle plan, nb::handle model, nb::handle steps, nb::handle noise,
+      i64 m)
+      : keep(nb::make_tuple(records, plan, model, steps, noise)) {
+    job.data = nb::cast<const Records&>(records).data;
+    job.nodes = job.data.nodes, job.m = m;
+    take_model(model);
+    take_steps(steps);
+    take_noise(noise);
+    take_plan(plan);
+    check(m > 0 && m == job.model.outputs * (job.data.features + (job.data.intercept != 0.0)),
+          "m must be the number of features and of the intercept, for each output");
+    choose_loops();
+  }
+
+  void take_model(nb::handle of) {
+    Model& model = job.model;
+    job.runs = size_of<double>(of, "clip");
+    check(job.runs > 0, "there must be a run");
+    model.kind = choice(number<int>(of, "kind"), ENTROPY, "kind of step");
+    model.loss = choice(number<int>(of, "loss"), SOFTMAX, "loss");
+    model.phi = field<double>(of, "phi", job.runs), model.mu = field<double>(of, "mu", job.runs);
+    model.lo = field<double>(of, "lo", job.runs), model.hi = field<double>(of, "hi", job.runs);
+    model.radius = field<double>(of, "radius", job.runs),
+    model.clip = field<double>(of, "clip", job.runs);
+    model.curvature = number<double>(of, "curvature"),
+    model.parameter = number<double>(of, "parameter");
+    model.closed = number<bool>(of, "closed"), model.frozen = number<bool>(of, "frozen");
+    model.descent = number<bool>(of, "descent"), model.after = number<bool>(of, "after");
+    model.outputs = number<i64>(of, "outputs");
+    check(model.outputs > 0 && (model.outputs > 1 || model.loss != SOFTMAX),
+          "the loss needs other outputs");
+    if (size_of<double>(of, "center")) model.centre = field<double>(of, "center", job.m);
+  }
+
+  void take_steps(nb::handle of) {
+    Steps& steps = job.steps;
+    const i64 distinct = number<i64>(of, "distinct");
+    steps.T = distinct > 0 ? size_of<double>(of, "push") / distinct : 0;
+    check(distinct > 0 && steps.T > 0, "there must be a sequence of steps");
+    const i64 rounds = distinct * steps.T, sums = distinct * (steps.T + 1);
+    steps.push = field<double>(of, "push", rounds), steps.a = field<double>(of, "a", rounds);
+    steps.gamma = field<double>(of, "gamma", rounds), steps.s = field<double>(of, "s", rounds);
+    steps.A = field<double>(of, "A", sums), steps.P = field<double>(of, "P", sums);
+    steps.Q = field<double>(of, "Q", sums), steps.which = field<i64>(of, "which", job.runs);
+    check_below(steps.which, job.runs, distinct, "`which` must name a sequence of steps");
+  }
+
+  void take_noise(nb::handle of) {
+    Noise& noise = job.noise;
+    const i64 n = job.nodes, all = job.runs * n;
+    noise.sampler = choice(number<int>(of, "sampler"), INJECTED, "sampler");
+    noise.batch = field<i64>(of, "batch", n), noise.gap_scale = field<double>(of, "gap_scale", n);
+    noise.sigma = field<double>(of, "sigma", all), noise.scale = field<double>(of, "scale", all);
+    noise.noisy = field<bool>(of, "noisy", n);
+    noise.pairs = number<bool>(of, "pairs"), noise.level = number<bool>(of, "level");
+    if (noise.pairs) noise.shared = field<double>(of, "shared", all);
+    std::copy_n(field<u32>(of, "noise_key", 2), 2, noise.noise_key);
+    std::copy_n(field<u32>(of, "records_key", 2), 2, noise.records_key);
+    for (i64 i = 0; i < n; i++) {
+      const i64 q = job.data.offsets[i + 1] - job.data.offsets[i];
+      check(noise.batch[i] > 0 &&
+                (noise.batch[i] <= q || noise.sampler == INJECTED || noise.sampler == CYCLIC),
+            "a batch must have a record, and no more than the node has");
+      check(noise.sampler != POISSON || noise.batch[i] == q || noise.gap_scale[i] < 0.0,
+            "gaps must be longer than nothing");
+    }
+  }
+
+  void take_plan(nb::handle of) {
+    Plan& plan = job.plan;
+    plan.averaging = choice(number<int>(of, "averaging"), TRIMMED, "averaging");
+    plan.bound = number<double>(of, "bound");
+    plan.speakers = number<i64>(of, "speakers"), plan.widest = number<i64>(of, "widest");
+    plan.rounds = size_of<i64>(of, "starts") - 1;
+    const i64 patterns = size_of<i64>(of, "groups"), weights = size_of<double>(of, "weights");
+    const i64 active = size_of<i32>(of, "active");
+    plan.starts = field<i64>(of, "starts"), plan.corners = field<i64>(of, "corners", patterns);
+    plan.groups = field<i64>(of, "groups"), plan.flat = field<bool>(of, "flat", patterns);
+    plan.active = field<i32>(of, "active"), plan.pattern = field<i32>(of, "pattern", plan.rounds);
+    plan.weights = field<double>(of, "weights");
+    check_rising(plan.starts, plan.rounds + 1, active,
+                 "the rounds' starts must rise to the number of active nodes");
+    check_below(plan.active, active, job.nodes, "active nodes must be nodes");
+    check_below(plan.pattern, plan.rounds, patterns, "every round must have a pattern");
+    check(plan.bound >= 0.0 && plan.bound < 0x1p52,
+          "the bound of averages must be a number, and not negative");
+    std::vector<i64> seen(size_t(job.nodes), -1);
+    for (i64 t = 0; t < plan.rounds; t++) {
+      for (i64 at = plan.starts[t]; at < plan.starts[t + 1]; at++) {
+        check(seen[size_t(plan.active[at])] != t, "a node can be active only once in a round");
+        seen[size_t(plan.active[at])] = t;
+      }
+      const i64 k = plan.starts[t + 1] - plan.starts[t], p = plan.pattern[t],
+                groups = plan.groups[p];
+      check(groups > 0 && k % groups == 0 && k <= plan.widest,
+            "the nodes of a round must fall into its groups");
+      check(plan.corners[p] >= 0 && plan.corners[p] + k * k / groups <= weights,
+            "a pattern must have all its weights");
+    }
+  }
+
+  void choose_loops() {
+    const Data& data = job.data;
+    const Model& model = job.model;
+    bool free = model.kind == SEPARABLE;
+    for (i64 r = 0; r < job.runs; r++)
+      free = free && model.phi[r] == 0.0 && std::isinf(model.lo[r]) && std::isinf(model.hi[r]);
+    i64 largest = 0, least = INT64_MAX, records = 0;
+    for (i64 i = 0; i < job.nodes; i++) {
+      const i64 b = job.noise.batch[i];
+      largest = std::max(largest, b), least = std::min(least, b), records += b;
+    }
+    job.edges = job.plan.averaging == MATRIX && !job.noise.pairs && model.outputs == 1 &&
+                !data.starts && !model.centre && model.curvature == 0.0 &&
+                (model.descent || free) && largest <= FEW;
+    // how many parts there are follows from the data alone, and so does every number that comes out
+    const double units = double(data.offsets[job.nodes] - data.offsets[0]);
+    const double entries = double(data.entries) / std::max(1.0, units) * double(model.outputs);
+    const double worth = double(least) * entries / (32.0 * double(job.m));
+    const bool few = job.edges && job.plan.widest == 2;
+    job.parts = job.plan.widest < 8 && !few
+                    ? i64(std::min(8.0, std::max(worth, worth >= 1.0 ? 2.0 : 1.0)))
+                    : 1;
+    const double rounds = double(std::max<i64>(1, job.plan.rounds));
+    const double share = double(job.plan.starts[job.plan.rounds]) / rounds / double(job.nodes);
+    work = few ? 0.0 : share * (double(records) * entries + double(job.nodes) * double(job.m));
+  }
+
+  i64 threads(i64 most) const {
+    return work >= double(1 << 17)
+               ? std::max<i64>(1, std::min(most, std::max(job.parts, job.plan.widest)))
+               : 1;
+  }
+
+  Scratch make_scratch(Arena& arena) const {
+    const Data& data = job.data;
+    const auto& records = nb::cast<const Records&>(nb::handle(nb::tuple(keep)[0]));
+    const i64 stride = records.stride(), K = job.model.outputs, m = job.m,
+              touched = K * records.widest;
+    Scratch s;
+    s.x = arena.take<double>(m), s.y = arena.take<double>(m), s.g = arena.take<double>(m);
+    s.picks = arena.take<i64>(data.most), s.taken = arena.take<bool>(data.most);
+    s.rows = arena.take<i64>(stride), s.begins = arena.take<i64>(stride + 1);
+    s.u = arena.take<double>(K * stride), s.known = arena.take<double>((K + 3) * stride);
+    s.sizes = arena.take<double>(stride), s.mean = arena.take<double>(data.starts ? m : 0);
+    s.values = arena.take<double>(touched), s.places = arena.take<i64>(touched);
+    s.normals = arena.take<float>(2 * BLOCK), s.sums = arena.take<double>(2 * BLOCK);
+    s.mixed = arena.take<double>(job.plan.widest * BLOCK),
+    s.heard = arena.take<double>(job.plan.widest);
+    return s;
+  }
+
+  Spots make_spots(Arena& arena) const {
+    const i64 k = job.plan.widest, m = job.m, R = job.runs, most = job.edges ? job.data.most : 0;
+    Spots s;
+    s.before = arena.take<i64>(k), s.keys = arena.take<u32>(2 * k),
+    s.pair_keys = arena.take<u32>(2 * k);
+    s.held = arena.take<double>(job.model.after ? R * k * m : 0);
+    s.wide = arena.take<double>(job.plan.averaging != MATRIX ? k * m : 0);
+    s.parts = arena.take<double>(job.parts * ((m + 511) / 512 * 512));
+    s.counts = arena.take<i64>(4), s.picks = arena.take<i64>(4 * most),
+    s.pulls = arena.take<double>(2 * R * most);
+    s.edges = arena.take<char>(R * 256);
+    return s;
+  }
+
+  void check_rounds(i64 start, i64 stop) const {
+    check(start >= 1 && start <= stop + 1 && stop <= job.steps.T,
+          "these rounds are beyond the steps");
+  }
+
+  void rounds(Array<double> z, Array<double> total, Array<i64> since, i64 start, i64 stop, i64 most,
+              nb::object injected) const {
+    const i64 size = job.runs * job.nodes * job.m;
+    check_rounds(start, stop);
+    check(stop <= job.plan.rounds && i64(z.size()) == size && i64(total.size()) == size &&
+              i64(since.size()) == job.nodes,
+          "the state must be that of the runs, and the rounds must be in the plan");
+    for (i64 i = 0; i < job.nodes; i++)
+      check(since.data()[i] >= 1 && since.data()[i] <= std::max<i64>(start, 1),
+            "the state must be one from before the rounds");
+    Job mine = job;
+    Injected given{};
+    if (!injected.is_none()) take_injected(injected, given, mine, start, stop);
+    check(!injected.is_none() || job.noise.sampler != INJECTED,
+          "this run needs draws that are given");
+    const i64 count = threads(most);
+    Arena arena;
+    std::vector<Scratch> scratch;
+    for (i64 thread = 0; thread < count; thread++) scratch.push_back(make_scratch(arena));
+    Rounds all = {&mine,
+                  injected.is_none() ? nullptr : &given,
+                  nullptr,
+                  scratch.data(),
+                  make_spots(arena),
+                  z.data(),
+                  total.data(),
+                  since.data(),
+                  start,
+                  stop};
+    nb::gil_scoped_release released;
+    std::unique_ptr<Pool> pool(count > 1 ? new Pool(int(count)) : nullptr);
+    all.pool = pool.get();
+    kernels().run_rounds(all);
+  }
+
+  void take_injected(nb::handle of, Injected& given, Job& mine, i64 start, i64 stop) const {
+    const i64 *starts = job.plan.starts, places = starts[stop] - starts[start - 1];
+    given.noise = field<double>(of, "noise", places * job.m);
+    given.starts = field<i64>(of, "starts", places + 1),
+    given.every = field<bool>(of, "every", places);
+    given.records = field<i64>(of, "records");
+    check_rising(given.starts, places + 1, size_of<i64>(of, "records"),
+                 "the records' starts must rise to their number");
+    for (i64 place = 0; place < places; place++) {
+      const i64 node = job.plan.active[starts[start - 1] + place];
+      const i64 q = job.data.offsets[node + 1] - job.data.offsets[node];
+      check(given.starts[place + 1] - given.starts[place] <= q, "no node has as many records");
+      check_below(given.records + given.starts[place],
+                  given.starts[place + 1] - given.starts[place], q, "the node has no such record");
+    }
+    mine.edges = false;
+  }
+
+  void alike(Array<double> z, Array<double> total, i64 before, i64 start, i64 stop) const {
+    const i64 R = job.runs, size = R * job.m;
+    check_rounds(start, stop);
+    check(i64(z.size()) == size && i64(total.size()) == size && before >= 0 && before < start,
+          "one row for each run");
+    check(job.noise.sampler != INJECTED, "this run's draws must be made from counters");
+    Arena arena;
+    Scratch scratch = make_scratch(arena);
+    Alike all = {&job,
+                 &scratch,
+                 z.data(),
+                 total.data(),
+                 arena.take<double>(size),
+                 arena.take<double>(size),
+                 arena.take<double>(R * BATCH),
+                 arena.take<double>(R * BLOCK),
+                 arena.take<i64>(BATCH),
+                 before,
+                 start,
+                 stop};
+    nb::gil_scoped_release released;
+    kernels().run_alike(all);
+  }
+
+  bool apart(nb::handle links, Array<double> s, Array<double> other, Array<double> total,
+             i64 before, i64 start, i64 stop) const {
+    const i64 R = job.runs, n = job.nodes, width = R * n ? i64(s.size()) / (R * n) : 0;
+    const i64 entries = size_of<i64>(links, "places");
+    Links all = {field<i64>(links, "starts", n + 1),
+                 field<i64>(links, "places"),
+                 field<double>(links, "values", entries),
+                 number<double>(links, "level"),
+                 field<bool>(links, "mixes"),
+                 number<i64>(links, "times")};
+    check_rounds(start, stop);
+    check_rising(all.starts, n + 1, entries, "the links' starts must rise to their number");
+    check_below(all.places, entries, n, "links must lead to nodes");
+    check(size_of<bool>(links, "mixes") >= stop && all.times >= 1 && before >= 0 && before < start,
+          "rounds that mix");
+    check(width >= job.m && i64(s.size()) == R * n * width && other.size() == s.size() &&
+              i64(total.size()) == R * n * job.m && job.noise.sampler != INJECTED,
+          "a row for each run and node");
+    Arena arena;
+    Scratch scratch = make_scratch(arena);
+    Apart rounds = {&job,
+                    &all,
+                    &scratch,
+                    s.data(),
+                    other.data(),
+                    total.data(),
+                    arena.take<double>(job.m),
+                    arena.take<double>(R * width),
+                    width,
+                    before,
+                    start,
+                    stop};
+    nb::gil_scoped_release released;
+    return kernels().run_apart(rounds);
+  }
+};
+
+// --- secure releases
+
+double exact_sums(const Records& records, nb::handle of, Array<const double> models,
+                  Array<i64> totals) {
+  Sums sums{};
+  sums.data = records.data;
+  const i64 rows = records.data.rows, K = number<i64>(of, "outputs");
+  sums.outputs = K, sums.m = K * (records.data.features + (records.data.intercept != 0.0));
+  sums.caps = field<double>(of, "caps", rows), sums.reach = field<double>(of, "reach", rows);
+  sums.loss = choice(number<int>(of, "loss"), SOFTMAX, "loss"),
+  sums.parameter = number<double>(of, "parameter");
+  sums.step = number<i64>(of, "step"), sums.limit = number<i64>(of, "limit");
+  sums.inverse = number<double>(of, "inverse"), sums.whole = number<double>(of, "whole");
+  sums.slope = 1.0 / sums.inverse, sums.length = number<double>(of, "length");
+  sums.pairs = size_of<i64>(of, "base");
+  sums.base = field<i64>(of, "base"), sums.sizes = field<i64>(of, "sizes", sums.pairs);
+  sums.starts = field<i64>(of, "starts", sums.pairs), sums.picks = field<i64>(of, "picks");
+  sums.models = models.data(), sums.totals = totals.data();
+  const i64 picks = size_of<i64>(of, "picks"), units = records.data.offsets[records.data.nodes];
+  check(K > 0 && (K > 1 || sums.loss != SOFTMAX), "the loss needs other outputs");
+  check(sums.step > 0 && sums.limit >= sums.step,
+        "a block has a row, and no more than can be summed");
+  check(i64(models.size()) == sums.pairs * sums.m && i64(totals.size()) == sums.pairs * sums.m,
+        "a row for each pair");
+  for (i64 p = 0; p < sums.pairs; p++) {
+    const i64 base = sums.base[p], size = sums.sizes[p], first = sums.starts[p];
+    check(base >= 0 && size >= 0 && base <= units &&
+              (first < 0 ? base + size <= units : first + size <= picks),
+          "the units of a pair must be there");
+    for (i64 e = 0; e < size && first >= 0; e++)
+      check(sums.picks[first + e] >= 0 && base + sums.picks[first + e] < units,
+            "the units of a pair must be there");
+  }
+  const i64 stride = std::max(sums.step, records.data.longest),
+            touched = std::max(K * records.widest, sums.m);
+  Arena arena;
+  SumsScratch scratch;
+  scratch.x = arena.take<double>(sums.m), scratch.wide = arena.take<double>(sums.m);
+  scratch.u = arena.take<double>(K * stride), scratch.y = arena.take<double>(3 * stride);
+  scratch.spare = arena.take<double>(std::max(K * stride, sums.m)),
+  scratch.sizes = arena.take<double>(K * stride);
+  scratch.near = arena.take<double>(sums.m), scratch.slopes = arena.take<double>(K + touched);
+  scratch.rows = arena.take<i64>(stride), scratch.begins = arena.take<i64>(stride + 1);
+  scratch.places = arena.take<i64>(touched);
+  nb::gil_scoped_release released;
+  return kernels().exact_sums(sums, scratch);
+}
+
+using Words = Array<const u64>;
+using Reals = Array<const double>;
+using Whole = Array<const i64>;
+
+template <class F>
+void add_noise(F add, Words words, Reals scales, Whole rows, i64 first, Array<double> out,
+               bool pairs) {
+  check(out.ndim() == 2 && words.ndim() == 2 && words.shape(1) % 2 == 0,
+        "words and noise must have rows");
+  const i64 releases = i64(rows.size()), count = i64(words.shape(1)) / 2, m = i64(out.shape(1));
+  check(i64(words.shape(0)) == releases && i64(scales.size()) == releases,
+        "a row of words for each release");
+  check(first >= 0 && first + count <= (pairs ? (m + 1) / 2 : m),
+        "the words must fit the coordinates");
+  check_below(rows.data(), releases, i64(out.shape(0)), "releases must be rows of the noise");
+  nb::gil_scoped_release released;
+  add(words.data(), count, scales.data(), rows.data(), releases, first, out.data(), m);
+}
+
+i64 poisson_gaps(Words words, Reals scales, Whole sizes, double error, u64 small, Array<i64> gaps) {
+  const i64 count = i64(scales.size()), width = count ? i64(words.size()) / count : 0;
+  check(i64(words.size()) == count * width && gaps.size() == words.size() &&
+            i64(sizes.size()) == count,
+        "a row for each pair");
+  nb::gil_scoped_release released;
+  return kernels().poisson_gaps(words.data(), count, width, scales.data(), sizes.data(), error,
+                                small, gaps.data());
+}
+
+// Gaps to the places after them, in their place; `last` moves to the last one, and `counts` are
+// those within the size.
+void add_up(Array<i64> gaps, Array<i64> last, Whole sizes, Array<i64> counts) {
+  const i64 pairs = i64(sizes.size()), width = pairs ? i64(gaps.size()) / pairs : 0;
+  check(
+      i64(gaps.size()) == pairs * width && i64(last.size()) == pairs && i64(counts.size()) == pairs,
+      "a row for each pair");
+  nb::gil_scoped_release released;
+  for (i64 i = 0; i < pairs; i++) {
+    i64 at = last.data()[i], count = 0, *row = gaps.data() + i * width;
+    for (i64 j = 0; j < width; j++) row[j] = at += row[j] + 1, count += at < sizes.data()[i];
+    last.data()[i] = at, counts.data()[i] = count;
+  }
+}
+
+void check_shifts(Whole shifts) {
+  for (size_t i = 0; i < shifts.size(); i++)
+    check(shifts.data()[i] >= 0 && shifts.data()[i] < 63, "shifts must be below 63");
+}
+
+i64 round_rows(Whole sums, Whole shifts, Reals noise, Reals error, Array<i64> out) {
+  const i64 count = i64(shifts.size()), m = count ? i64(sums.size()) / count : 0;
+  check(i64(sums.size()) == count * m && noise.size() == sums.size() && out.size() == sums.size() &&
+            error.size() == shifts.size(),
+        "a row for each release");
+  check_shifts(shifts);
+  nb::gil_scoped_release released;
+  return kernels().round_rows(sums.data(), shifts.data(), noise.data(), error.data(), count, m,
+                              out.data());
+}
+
+i64 released_rows(Whole sums, Whole shifts, Reals noise, Reals error, Reals grids, Whole rows,
+                  Reals over, Array<double> out) {
+  const i64 count = i64(shifts.size()), m = count ? i64(sums.size()) / count : 0,
+            all = i64(grids.size());
+  check(i64(sums.size()) == count * m && i64(noise.size()) == all * m &&
+            out.size() == sums.size() && i64(error.size()) == all && i64(rows.size()) == count &&
+            i64(over.size()) == count,
+        "a row for each release");
+  check_below(rows.data(), count, all, "releases must be rows of the noise");
+  check_shifts(shifts);
+  nb::gil_scoped_release released;
+  return kernels().released_rows(sums.data(), shifts.data(), noise.data(), error.data(),
+                                 grids.data(), rows.data(), over.data(), count, m, out.data());
+}
+
+// --- single loops
+
+void normal_rows(Array<const u32> key, Whole nodes, Whole rounds, Array<float> out) {
+  const i64 count = i64(nodes.size()), m = count ? i64(out.size()) / count : 0;
+  check(key.size() == 2 && rounds.size() == nodes.size() && i64(out.size()) == count * m,
+        "a row for each (node, round)");
+  nb::gil_scoped_release released;
+  kernels().normal_rows(key.data()[0], key.data()[1], nodes.data(), rounds.data(), count, m,
+                        out.data());
+}
+
+i64 draw_records(int sampler, Array<const u32> key, i64 node, i64 t, i64 q, i64 b, double gap_scale,
+                 Array<i64> out) {
+  check(key.size() == 2 && t >= 1 && 0 < b && b <= q && i64(out.size()) >= q,
+        "a batch of a node's records");
+  std::unique_ptr<bool[]> taken(new bool[size_t(q)]());
+  return kernels().draw_records(choice(sampler, CYCLIC, "sampler"), key.data(), node, t, q, b,
+                                gap_scale, out.data(), q, taken.get());
+}
+
+void slopes(int loss, double parameter, Array<double> u, Reals y) {
+  const i64 count = i64(y.size()), outputs = count ? i64(u.size()) / count : 1;
+  check(i64(u.size()) == count * outputs && outputs >= 1, "margins of each target");
+  check(outputs > 1 || loss != SOFTMAX, "the softmax has several outputs");
+  std::vector<double> spare(size_t(count * outputs));
+  kernels().slopes(choice(loss, SOFTMAX, "loss"), parameter, u.data(), y.data(), count, outputs,
+                   spare.data());
+}
+
+double put_on_grid(Reals x, i64 columns, Array<double> out) {
+  check(out.size() == x.size() && columns >= 1, "as many numbers as the model has");
+  return kernels().put_on_grid(x.data(), i64(x.size()), columns, out.data());
+}
+
+void dual_pass(const Records& records, nb::handle of, Whole rows, Array<double> s, Array<double> z,
+               Array<double> x) {
+  Dual dual{};
+  dual.data = records.data;
+  const i64 count = records.data.rows, m = records.data.features + (records.data.intercept != 0.0);
+  dual.rows = rows.data(), dual.count = i64(rows.size());
+  check_below(dual.rows, dual.count, count, "rows must be there");
+  check(i64(s.size()) == count && i64(z.size()) == m && i64(x.size()) == m,
+        "a slope for each row, and a model");
+  dual.y = field<double>(of, "y", count), dual.w = field<double>(of, "w", count);
+  dual.steps = field<double>(of, "steps", count);
+  dual.low = field<double>(of, "low", count), dual.high = field<double>(of, "high", count);
+  dual.curvature = number<double>(of, "curvature"), dual.entropy = number<bool>(of, "entropy");
+  dual.phi = number<double>(of, "phi"), dual.scale = number<double>(of, "scale");
+  dual.lo = number<double>(of, "lo"), dual.hi = number<double>(of, "hi");
+  dual.s = s.data(), dual.z = z.data(), dual.x = x.data();
+  nb::gil_scoped_release released;
+  kernels().dual_pass(dual);
+}
+
+std::vector<std::string> instruction_sets() {
+  std::vector<std::string> names;
+  for (const auto& set : supported()) names.emplace_back(set.name);
+  return names;
+}
+
+}  // namespace
+}  // namespace sottovoce
+
+NB_MODULE(_native, module) {
+  using namespace nb::literals;
+  using namespace sottovoce;
+  nb::class_<Records>(module, "Records").def(nb::init<nb::object>(), "of"_a);
+  nb::class_<Run>(module, "Run")
+      .def(nb::init<nb::handle, nb::handle, nb::handle, nb::handle, nb::handle, i64>(), "records"_a,
+           "plan"_a, "model"_a, "steps"_a, "noise"_a, "m"_a)
+      .def("rounds", &Run::rounds, "z"_a.noconvert(), "total"_a.noconvert(), "since"_a.noconvert(),
+           "start"_a, "stop"_a, "threads"_a, "injected"_a.none() = nb::none())
+      .def("alike", &Run::alike, "z"_a.noconvert(), "total"_a.noconvert(), "before"_a, "start"_a,
+           "stop"_a)
+      .def("apart", &Run::apart, "links"_a, "s"_a.noconvert(), "other"_a.noconvert(),
+           "total"_a.noconvert(), "before"_a, "start"_a, "stop"_a)
+      .def("threads", &Run::threads, "most"_a)
+      .def_prop_rw(
+          "parts", [](const Run& run) { return run.job.parts; },
+          [](Run& run, i64 parts) {
+            check(parts >= 1 && parts <= 64, "parts must be from 1 to 64");
+            run.job.parts = parts;
+          })
+      .def_prop_rw(
+          "edges", [](const Run& run) { return run.job.edges; },
+          [](Run& run, bool edges) {
+            check(!edges, "the loop of edges can only be left out");
+            run.job.edges = edges;
+          })
+      .def_rw("work", &Run::work);
+  module.def("exact_sums", &exact_sums, "records"_a, "of"_a, "models"_a.noconvert(),
+             "totals"_a.noconvert());
+  module.def(
+      "add_gaussian",
+      [](Words words, Reals scales, Whole rows, i64 first, Array<double> out) {
+        add_noise(kernels().add_gaussian, words, scales, rows, first, out, true);
+      },
+      "words"_a.noconvert(), "scales"_a.noconvert(), "rows"_a.noconvert(), "first"_a,
+      "out"_a.noconvert());
+  module.def(
+      "add_laplace",
+      [](Words words, Reals scales, Whole rows, i64 first, Array<double> out) {
+        add_noise(kernels().add_laplace, words, scales, rows, first, out, false);
+      },
+      "words"_a.noconvert(), "scales"_a.noconvert(), "rows"_a.noconvert(), "first"_a,
+      "out"_a.noconvert());
+  module.def("poisson_gaps", &poisson_gaps, "words"_a.noconvert(), "scales"_a.noconvert(),
+             "sizes"_a.noconvert(), "error"_a, "small"_a, "gaps"_a.noconvert());
+  module.def("add_up", &add_up, "gaps"_a.noconvert(), "last"_a.noconvert(), "sizes"_a.noconvert(),
+             "counts"_a.noconvert());
+  module.def("round_rows", &round_rows, "sums"_a.noconvert(), "shifts"_a.noconvert(),
+             "noise"_a.noconvert(), "error"_a.noconvert(), "out"_a.noconvert());
+  module.def("released_rows", &released_rows, "sums"_a.noconvert(), "shifts"_a.noconvert(),
+             "noise"_a.noconvert(), "error"_a.noconvert(), "grids"_a.noconvert(),
+             "rows"_a.noconvert(), "over"_a.noconvert(), "out"_a.noconvert());
+  module.def("normal_rows", &normal_rows, "key"_a.noconvert(), "nodes"_a.noconvert(),
+             "rounds"_a.noconvert(), "out"_a.noconvert());
+  module.def("draw_records", &draw_records, "sampler"_a, "key"_a.noconvert(), "node"_a, "t"_a,
+             "q"_a, "b"_a, "gap_scale"_a, "out"_a.noconvert());
+  module.def("slopes", &slopes, "loss"_a, "parameter"_a, "u"_a.noconvert(), "y"_a.noconvert());
+  module.def(
+      "exp", [](Array<double> v) { kernels().exp_of(v.data(), i64(v.size())); }, "v"_a.noconvert());
+  module.def("put_on_grid", &put_on_grid, "x"_a.noconvert(), "columns"_a, "out"_a.noconvert());
+  module.def("dual_pass", &dual_pass, "records"_a, "of"_a, "rows"_a.noconvert(), "s"_a.noconvert(),
+             "z"_a.noconvert(), "x"_a.noconvert());
+  module.def("instruction_sets", &instruction_sets);
+  module.def("instruction_set", [] { return std::string(chosen().name); });
+  module.def("use", &use, "name"_a);
+}

@@ -1,0 +1,509 @@
+// Secure releases: noise from words of the cipher, exact sums, and one correct rounding.
+//
+// No bit of a release depends on the instruction set or on the number of threads: noise is within
+// its error bound, and what that leaves open is decided by ball arithmetic in Python; sums are of
+// numbers on public grids, on which float64 makes no error in any order; slopes, clips and
+// truncations are those of `secure.sums`, rounded as in NumPy.
+#pragma once
+#include "gradient.hpp"
+
+namespace sottovoce {
+namespace {
+
+constexpr double TURN = 6.283185307179586476925 * 0x1p-48;
+constexpr u64 NEAR_ONE_64 = 0xB504F333F9DE6800;  // from this word on 1 - u is taken
+constexpr u64 FEW_64 = 1 << 24, LAST_64 = ~u64(0);
+constexpr double LARGEST = 0x1p800, HUGE_SIZE = 0x1p1000, EXACT = 0x1p53;
+constexpr double SHORTER = 1.0 - 0x1p-30, LESS = 1.0 - 0x1p-28;
+constexpr int MODEL_BITS = 32, TINIEST = -500, PERSON_BITS = 50;
+
+// --- noise
+
+// -2 ln u, NaN where the bits do not show enough. ln(1 + f) = 2 artanh(f/(2 + f)) by nine terms of
+// its series, |f/(2 + f)| <= 0.172: to 2^-50.
+INLINE double minus_two_log_64(u64 first, u64 finer, u64 top, double unit) {
+  const bool near = first >= NEAR_ONE_64;
+  const u64 low = near ? ~first : first, more = near ? top - finer : finer;
+  const double u = (double(low) + (double(more) + 0.5) * unit) * 0x1p-64;
+  const i64 bits = bits_of<i64>(u), exponent = (bits - 0x3FE6A09E667F3BCD) >> 52;
+  const double mantissa =
+      bits_of<double>(bits - i64(u64(exponent) << 52));  // in [sqrt(1/2), sqrt(2))
+  const double f = near ? -u : mantissa - 1.0, octaves = near ? 0.0 : double(exponent);
+  const double s = f / (2.0 + f), z = s * s;
+  double p = -4.0 / 17;
+  p = p * z - 4.0 / 15;
+  p = p * z - 4.0 / 13;
+  p = p * z - 4.0 / 11;
+  p = p * z - 4.0 / 9;
+  p = p * z - 4.0 / 7;
+  p = p * z - 4.0 / 5;
+  p = p * z - 4.0 / 3;
+  p = p * z - 4.0;
+  const double size = p * s - 1.386294361119890618834464 * octaves;
+  return (first < FEW_64) | (first == LAST_64) ? double(NAN) : size;
+}
+
+// Cosine and sine of the angle in the upper 48 bits.
+INLINE void direction_64(u64 word, double& x, double& y) {
+  const i64 place = i64(word >> 16), quarter = (place + (i64(1) << 45)) >> 46;
+  const double angle = (double(place - quarter * (i64(1) << 46)) + 0.5) * TURN, q = angle * angle;
+  double s = -1.0 / 1307674368000.0, c = -1.0 / 87178291200.0;
+  s = s * q + 1.0 / 6227020800.0, c = c * q + 1.0 / 479001600.0;
+  s = s * q - 1.0 / 39916800.0, c = c * q - 1.0 / 3628800.0;
+  s = s * q + 1.0 / 362880.0, c = c * q + 1.0 / 40320.0;
+  s = s * q - 1.0 / 5040.0, c = c * q - 1.0 / 720.0;
+  s = s * q + 1.0 / 120.0, c = c * q + 1.0 / 24.0;
+  s = s * q - 1.0 / 6.0, c = c * q - 0.5;
+  s = s * q + 1.0, c = c * q + 1.0;
+  s *= angle;
+  const bool odd = (quarter & 1) != 0;
+  const double a = odd ? s : c, b = odd ? c : s;
+  x = ((quarter + 1) & 2) != 0 ? -a : a;
+  y = (quarter & 2) != 0 ? -b : b;
+}
+
+// Adds normals to rows of `out`: words 2j and 2j + 1 to coordinates first + j and ceil(m/2) + first
+// + j.
+inline void add_gaussian(const u64* words, i64 count, const double* scales, const i64* rows,
+                         i64 releases, i64 first, double* out, i64 m) {
+  const i64 half = (m + 1) / 2, rest = m - half - first, sines = count < rest ? count : rest;
+  for (i64 i = 0; i < releases; i++) {
+    const u64* RESTRICT w = words + i * 2 * count;
+    const double scale = scales[i];
+    double *RESTRICT cosine = out + rows[i] * m + first, *RESTRICT sine = cosine + half;
+    for (i64 j = 0; j < sines; j++) {
+      const double radius =
+          scale * std::sqrt(minus_two_log_64(w[2 * j], w[2 * j + 1] & 0xFFFF, 0xFFFF, 0x1p-16));
+      double x, y;
+      direction_64(w[2 * j + 1], x, y);
+      cosine[j] += radius * x;
+      sine[j] += radius * y;
+    }
+    for (i64 j = sines; j < count; j++) {  // an odd number of coordinates
+      double x, y;
+      direction_64(w[2 * j + 1], x, y);
+      cosine[j] +=
+          scale * std::sqrt(minus_two_log_64(w[2 * j], w[2 * j + 1] & 0xFFFF, 0xFFFF, 0x1p-16)) * x;
+    }
+  }
+}
+
+// Adds Laplace noise to rows of `out`: words 2j and 2j + 1 to coordinate first + j.
+inline void add_laplace(const u64* words, i64 count, const double* scales, const i64* rows,
+                        i64 releases, i64 first, double* out, i64 m) {
+  constexpr u64 LOW = ~u64(0) >> 1;
+  for (i64 i = 0; i < releases; i++) {
+    const u64* RESTRICT w = words + i * 2 * count;
+    const double scale = 0.5 * scales[i];
+    double* RESTRICT row = out + rows[i] * m + first;
+    for (i64 j = 0; j < count; j++) {
+      const double size = scale * minus_two_log_64(w[2 * j], w[2 * j + 1] & LOW, LOW, 0x1p-63);
+      row[j] += w[2 * j + 1] > LOW ? -size : size;
+    }
+  }
+}
+
+// floor(-c ln u) of every word, at most q; -1 where that is not certain. Gives how many are not.
+inline i64 poisson_gaps(const u64* words, i64 count, i64 width, const double* scales,
+                        const i64* sizes, double error, u64 small, i64* gaps) {
+  i64 doubts = 0;
+  for (i64 i = 0; i < count; i++) {
+    const u64* RESTRICT w = words + i * width;
+    i64* RESTRICT found = gaps + i * width;
+    const double scale = scales[i], most = double(sizes[i]);
+    for (i64 j = 0; j < width; j++) {
+      const double size = 0.5 * scale * minus_two_log_64(w[j], 0, 0, 1.0);
+      const double down = std::floor(size), rest = size - down, doubt = error * (scale + size);
+      const bool certain = (rest > doubt) & (rest < 1.0 - doubt) & (w[j] >= small);
+      const double gap = certain ? down : -1.0;
+      found[j] = i64(gap < most ? gap : most);
+      doubts += !certain;
+    }
+  }
+  return doubts;
+}
+
+// --- the one rounding
+
+// round(S 2^-shift + noise) of a row, as `noise.rounded`; `certain` says where.
+template <class F>
+INLINE i64 round_row(const i64* RESTRICT sums, i64 shift, const double* RESTRICT noise,
+                     double error, i64 m, F put) {
+  const double unit = std::ldexp(1.0, int(-shift)), most = 0.5 - error;
+  const i64 mask = i64((u64(1) << shift) - 1);
+  i64 doubts = 0;
+  for (i64 j = 0; j < m; j++) {
+    const double shifted = (double(sums[j] & mask) * unit + 0.5) + noise[j],
+                 down = std::floor(shifted);
+    const bool certain = std::fabs((shifted - down) - 0.5) < most;
+    put(j, (sums[j] >> shift) + i64(certain ? down : 0.0), certain);
+    doubts += !certain;
+  }
+  return doubts;
+}
+
+inline i64 round_rows(const i64* sums, const i64* shifts, const double* noise, const double* error,
+                      i64 count, i64 m, i64* out) {
+  i64 doubts = 0;
+  for (i64 i = 0; i < count; i++) {
+    i64* RESTRICT found = out + i * m;
+    doubts +=
+        round_row(sums + i * m, shifts[i], noise + i * m, error[i], m,
+                  [=](i64 j, i64 whole, bool certain) { found[j] = certain ? whole : INT64_MIN; });
+  }
+  return doubts;
+}
+
+// round(…) g/b as `Noise.released`, of release rows[i] in row i; NaN where it is uncertain.
+inline i64 released_rows(const i64* sums, const i64* shifts, const double* noise,
+                         const double* error, const double* grids, const i64* rows,
+                         const double* over, i64 count, i64 m, double* out) {
+  i64 doubts = 0;
+  for (i64 i = 0; i < count; i++) {
+    double* RESTRICT found = out + i * m;
+    const i64 row = rows[i];
+    const double grid = grids[row], b = over[i];
+    doubts += round_row(sums + i * m, shifts[i], noise + row * m, error[row], m,
+                        [=](i64 j, i64 whole, bool certain) {
+                          found[j] = certain ? double(whole) * grid / b : double(NAN);
+                        });
+  }
+  return doubts;
+}
+
+// --- sums
+
+// A model, flat, of one output or several, on its own grid as `Grids.model`; gives its largest
+// weight, infinite where one is no number: then nothing is done.
+inline double put_on_grid(const double* x, i64 count, i64 columns, double* out) {
+  i64 bits = 0;
+  for (i64 j = 0; j < count; j++) {
+    const i64 mine = bits_of<i64>(x[j]) & INT64_MAX;  // sizes are in the order of their bits
+    bits = mine > bits ? mine : bits;
+  }
+  const double largest = bits_of<double>(bits);
+  if (!(largest < INF)) return INF;
+  int half = 0, octave;
+  while ((i64(1) << (2 * half)) < columns) half++;
+  std::frexp(largest, &octave);
+  octave += half - MODEL_BITS;
+  octave = octave > TINIEST ? octave : TINIEST;
+  const double grid = std::ldexp(1.0, octave), inverse = std::ldexp(1.0, -octave);
+  for (i64 j = 0; j < count; j++) out[j] = std::trunc(x[j] * inverse) * grid;
+  return largest;
+}
+
+// `secure.functions.lengths` of K stretches side by side: into `lengths`; `spare` has K stretches,
+// `largest` one.
+inline void lengths_of(const double* values, i64 count, i64 K, i64 stride, double* spare,
+                       double* largest, double* lengths) {
+  for (i64 e = 0; e < count; e++) largest[e] = 0.0;
+  for (i64 k = 0; k < K; k++)
+    for (i64 e = 0; e < count; e++) {
+      const double size = std::fabs(values[k * stride + e]);
+      largest[e] = size > largest[e] ? size : largest[e];
+    }
+  for (i64 e = 0; e < count; e++) largest[e] = largest[e] > 0.0 ? largest[e] : 1.0;
+  for (i64 k = 0; k < K; k++)
+    for (i64 e = 0; e < count; e++) {
+      const double share = values[k * stride + e] / largest[e];
+      spare[k * stride + e] = share * share;
+    }
+  halved_sums(spare, count, K, stride);
+  for (i64 e = 0; e < count; e++) lengths[e] = largest[e] * std::sqrt(spare[e]);
+}
+
+template <class Rows>
+struct ExactSums {
+  const Sums& s;
+  const SumsScratch& w;
+  const Data& data;
+  const Rows X;
+  const i64 K, m, columns, stride;  // columns of one output
+  i64* totals = nullptr;
+  ExactSums(const Sums& s, const SumsScratch& w)
+      : s(s),
+        w(w),
+        data(s.data),
+        X(s.data),
+        K(s.outputs),
+        m(s.m),
+        columns(s.m / s.outputs),
+        stride(s.data.longest > s.step ? s.data.longest : s.step) {}
+
+  // Slopes in whole units of g_s, toward zero, each at most its row's cap, as
+  // `secure.sums.truncated`.
+  void truncate(i64 count) const {
+    double *RESTRICT u = w.u, *RESTRICT caps = w.y;
+    for (i64 e = 0; e < count; e++) caps[e] = s.caps[w.rows[e]];
+    if (K == 1) {
+      for (i64 e = 0; e < count; e++) {
+        const double size = std::fabs(u[e]) * s.inverse, least = size < caps[e] ? size : caps[e];
+        u[e] = std::fabs(u[e]) < INF ? std::copysign(std::floor(least), u[e]) : 0.0;
+      }
+      return;
+    }
+    double* RESTRICT sizes = w.sizes;
+    for (i64 k = 0; k < K; k++)
+      for (i64 e = 0; e < count; e++) {
+        const double size = std::fabs(u[k * stride + e]), units = size * s.inverse;
+        sizes[k * stride + e] = size < INF ? (units < HUGE_SIZE ? units : HUGE_SIZE) : 0.0;
+      }
+    double *largest = w.y + stride, *length = w.y + 2 * stride;
+    lengths_of(sizes, count, K, stride, w.spare, largest, length);
+    for (i64 e = 0; e < count; e++) {
+      const double reach = length[e] > 1.0 ? length[e] : 1.0;
+      length[e] = length[e] > caps[e] ? caps[e] / reach * SHORTER : 1.0;
+    }
+    for (i64 k = 0; k < K; k++)
+      for (i64 e = 0; e < count; e++)
+        u[k * stride + e] =
+            std::copysign(std::floor(sizes[k * stride + e] * length[e]), u[k * stride + e]);
+  }
+
+  // The same of people, as `secure.sums._sum_of_people`; those who may be too long are added at
+  // once.
+  void truncate_people(i64 units, i64 count) const {
+    double *RESTRICT u = w.u, *RESTRICT each = w.y, *RESTRICT sizes = w.sizes;
+    for (i64 unit = 0; unit < units; unit++)
+      for (i64 e = w.begins[unit]; e < w.begins[unit + 1]; e++)
+        each[e] = double(w.begins[unit + 1] - w.begins[unit]);
+    for (i64 k = 0; k < K; k++)
+      for (i64 e = 0; e < count; e++) {
+        double& mine = u[k * stride + e];
+        mine = std::fabs(mine) < INF ? mine : 0.0;
+        const double size = std::fabs(mine) * LESS / each[e] / s.slope;
+        sizes[k * stride + e] = std::copysign(std::floor(size < EXACT ? size : EXACT), mine);
+      }
+    double *largest = w.y + stride, *length = w.y + 2 * stride;
+    if (K == 1)
+      for (i64 e = 0; e < count; e++) length[e] = std::fabs(sizes[e]);
+    else
+      lengths_of(sizes, count, K, stride, w.spare, largest, length);
+    for (i64 e = 0; e < count; e++) {
+      const double size = std::ceil(length[e] * s.reach[w.rows[e]] * (1.0 + 0x1p-40));
+      length[e] = size < EXACT ? size : EXACT;
+    }
+    for (i64 unit = 0; unit < units; unit++) {
+      const i64 first = w.begins[unit], rows = w.begins[unit + 1] - first;
+      double together = 0.0;
+      for (i64 e = first; e < first + rows; e++) together += length[e];
+      const bool plain = together <= s.length;
+      if (!plain) add_person(first, rows);
+      for (i64 k = 0; k < K; k++)
+        for (i64 e = first; e < first + rows; e++)
+          u[k * stride + e] = plain ? sizes[k * stride + e] : 0.0;
+    }
+  }
+
+  double length_of(i64 first, i64 e) const {
+    double largest = 0.0, sum[64], *shares = K <= 64 ? sum : w.spare;
+    for (i64 k = 0; k < K; k++) {
+      const double size = std::fabs(w.u[k * stride + first + e]);
+      largest = size > largest ? size : largest;
+    }
+    if (K == 1) return largest;
+    if (!(largest > 0.0)) largest = 1.0;
+    for (i64 k = 0; k < K; k++) {
+      const double share = w.u[k * stride + first + e] / largest;
+      shares[k] = share * share;
+    }
+    return largest * std::sqrt(halved_sum(shares, K));
+  }
+
+  // One person's mean, as `secure.sums._clipped_mean`: exactly summed at a scale of its own,
+  // brought to L, truncated.
+  void add_person(i64 first, i64 rows) const {
+    double steepest = 0.0, longest = 0.0;
+    int octave, reach, bits = 0;
+    for (i64 k = 0; k < K; k++)
+      for (i64 e = first; e < first + rows; e++) {
+        const double size = std::fabs(w.u[k * stride + e]);
+        steepest = size > steepest ? size : steepest;
+      }
+    std::frexp(steepest, &octave);
+    for (i64 k = 0; k < K; k++)
+      for (i64 e = first; e < first + rows; e++)
+        w.u[k * stride + e] = std::ldexp(w.u[k * stride + e], -octave);
+    for (i64 e = 0; e < rows; e++) {
+      const double size = length_of(first, e) * s.reach[w.rows[first + e]];
+      longest = size > longest ? size : longest;
+    }
+    std::frexp(longest, &reach);
+    while ((i64(1) << bits) < rows) bits++;
+    const double scale =
+        std::ldexp(1.0, PERSON_BITS - 1 - bits - reach);  // so that entries stay below 2^50
+    for (i64 k = 0; k < K; k++) {
+      double slopes = 0.0;
+      for (i64 e = first; e < first + rows; e++) {
+        const double whole = std::trunc(w.u[k * stride + e] * scale);
+        X.add(w.rows[e], whole, w.near + k * columns);
+        slopes += whole;
+      }
+      if (data.intercept != 0.0) w.near[(k + 1) * columns - 1] = data.intercept * slopes;
+    }
+    add_near(first, rows, std::ldexp(1.0 / (double(rows) * scale * s.slope), octave));
+  }
+
+  // Adds the vector in w.near, brought to L, to the totals, and leaves zeros.
+  void add_near(i64 first, i64 rows, double mean) const {
+    i64 found = 0;
+    double *values = w.slopes + K, largest = 0.0;
+    if (Rows::sparse) {
+      for (i64 e = first; e < first + rows; e++)
+        take_touched(X, w.rows[e], data.intercept, K, columns, w.near, w.places, values, found);
+    } else {
+      for (i64 j = 0; j < m; j++) w.places[j] = j;
+      put(values, w.near, m);
+      found = m;
+    }
+    for (i64 e = 0; e < found; e++) {
+      values[e] *= s.whole;
+      const double size = std::fabs(values[e]);
+      largest = size > largest ? size : largest;
+    }
+    const double unit = largest > 0.0 ? largest : 1.0;
+    for (i64 e = 0; e < found; e++) {
+      const double share = values[e] / unit;
+      if (share != 0.0 || !Rows::sparse) w.near[w.places[e]] = share * share;
+    }
+    const double length =
+        unit * std::sqrt(Rows::sparse ? halved_touched(found) : halved_sum(w.near, m));
+    if (!Rows::sparse) clear(w.near, m);
+    if (!(length > 0.0)) return;
+    const double most = s.length * SHORTER / length, factor = mean < most ? mean : most;
+    if (Rows::sparse)  // places were folded together
+      for (i64 e = first, at = 0; e < first + rows; e++)
+        for (i64 k = 0; k < K; k++) at = name_places(w.rows[e], k, at);
+    for (i64 e = 0; e < found; e++) {
+      double units = values[e] * factor;
+      units = units > EXACT ? EXACT : units < -EXACT ? -EXACT : units;
+      totals[w.places[e]] += std::fabs(units) <= EXACT ? i64(units) : 0;
+    }
+  }
+
+  // The sum of w.near at the touched places by halves, as `secure.functions.halved_sum` of all m;
+  // leaves zeros.
+  double halved_touched(i64 found) const {
+    for (i64 left = m; left > 1;) {
+      const i64 half = (left + 1) / 2;
+      for (i64 e = 0; e < found; e++) {
+        const i64 j = w.places[e];
+        if (j < half) continue;
+        w.near[j - half] += w.near[j];
+        w.near[j] = 0.0;
+        w.places[e] = j - half;
+      }
+      left = half;
+    }
+    const double total = w.near[0];
+    w.near[0] = 0.0;
+    return total;
+  }
+
+  // The places of a row's entries for output k, in the order of `take_touched`.
+  i64 name_places(i64 row, i64 k, i64 at) const { return name_places(X, row, k, at); }
+  template <class V, class I>
+  i64 name_places(const Csr<V, I>& rows, i64 row, i64 k, i64 at) const {
+    for (i64 e = rows.indptr[row]; e < rows.indptr[row + 1]; e++)
+      w.places[at++] = k * columns + rows.indices[e];
+    if (data.intercept != 0.0) w.places[at++] = (k + 1) * columns - 1;
+    return at;
+  }
+  template <class V>
+  i64 name_places(const Dense<V>&, i64, i64, i64 at) const {
+    return at;
+  }
+
+  // Moves the rows that pull to the front, without a branch; gives how many they are.
+  i64 keep(i64 count) const {
+    i64 found = 0, idle = 0;
+    const double* RESTRICT u = w.u;
+    for (i64 e = 0; e < count; e++) idle += u[e] == 0.0;
+    if (idle == 0) return count;
+    for (i64 e = 0; e < count; e++) {
+      bool pulls = false;
+      w.rows[found] = w.rows[e];
+      for (i64 k = 0; k < K; k++) {
+        const double mine = w.u[k * stride + e];
+        w.u[k * stride + found] = mine;
+        pulls |= mine != 0.0;
+      }
+      found += pulls;
+    }
+    return found;
+  }
+
+  // One block: all margins, all slopes, and then the rows that pull at all.
+  void add_rows(i64 units, i64 count) const {
+    for (i64 k = 0; k < K; k++) {
+      const double* x = w.x + k * columns;
+      X.dots(w.rows, count, x, data.intercept != 0.0 ? data.intercept * x[columns - 1] : 0.0,
+             w.u + k * stride);
+    }
+    for (i64 e = 0; e < count; e++) w.y[e] = data.y[w.rows[e]];
+    if (K == 1)
+      single_slopes(s.loss, s.parameter, w.u, w.y, count);
+    else
+      joint_slopes(s.loss, s.parameter, w.u, w.y, count, K, stride, w.spare);
+    if (data.weights)
+      for (i64 k = 0; k < K; k++)
+        for (i64 e = 0; e < count; e++) w.u[k * stride + e] *= data.weights[w.rows[e]];
+    if (data.starts)
+      truncate_people(units, count);
+    else
+      truncate(count);
+    for (i64 k = 0; k < K; k++)
+      w.slopes[k] += sum_of(w.u + k * stride, count);  // whole numbers: in any order
+    const i64 found = keep(count);
+    for (i64 k = 0; k < K; k++) X.pull(w.rows, found, w.u + k * stride, w.wide + k * columns);
+  }
+
+  // Moves the float64 sum to the whole one.
+  void flush() const {
+    for (i64 k = 0; k < K; k++) {
+      if (data.intercept != 0.0) w.wide[(k + 1) * columns - 1] = data.intercept * w.slopes[k];
+      w.slopes[k] = 0.0;
+    }
+    for (i64 j = 0; j < m; j++) {
+      totals[j] += i64(w.wide[j] * s.whole);
+      w.wide[j] = 0.0;
+    }
+  }
+
+  // Adds the sum of every pair (node, round) to its row of the totals; gives the largest weight of
+  // all models.
+  double run() {
+    double largest = 0.0;
+    for (i64 p = 0; p < s.pairs; p++) {
+      const double mine = put_on_grid(s.models + p * m, m, columns, w.x);
+      largest = mine > largest ? mine : largest;
+      if (!(largest <= LARGEST)) return largest;
+      const i64* picks = s.starts[p] >= 0 ? s.picks + s.starts[p] : nullptr;
+      totals = s.totals + p * m;
+      i64 waiting = 0;
+      for (i64 at = 0; at < s.sizes[p];) {
+        i64 units = 0, count = 0;
+        if (data.starts) {
+          count = name_people(data, s.base[p], {0, picks, 0, s.sizes[p]}, s.step, at, units, w.rows,
+                              w.begins);
+        } else {
+          units = count = s.sizes[p] - at < s.step ? s.sizes[p] - at : s.step;
+          name_rows(data, s.base[p], picks, at, count, w.rows);
+          at += count;
+        }
+        add_rows(units, count);
+        waiting += units;
+        if (waiting + s.step > s.limit || at == s.sizes[p]) flush(), waiting = 0;
+      }
+    }
+    return largest;
+  }
+};
+
+inline double exact_sums(Sums& sums, SumsScratch& scratch) {
+  return with_rows(sums.data, [&](auto X) { return ExactSums<decltype(X)>(sums, scratch).run(); });
+}
+
+}  // namespace
+}  // namespace sottovoce

@@ -1,0 +1,78 @@
+"""The native extension `sottovoce._native`: whether it is here, and records as its loops read them."""
+
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce._types import Matrix
+
+AVAILABLE = find_spec("sottovoce._native") is not None
+"""Whether this installation has the extension."""
+MISSING = (
+    "this installation has no native extension, because there was no C++ compiler when it was built; install a wheel, "
+    "or install again with a compiler"
+)
+SHORT = 1 << 16
+"""So many columns have numbers of two bytes, which are read in every round; SciPy has four, or eight."""
+
+
+class Records(NamedTuple):
+    """Everybody's records, flat; empty arrays stand for what is not there."""
+
+    sparse: bool
+    values: NDArray[Any]
+    """(rows, features), or the stored values of CSR rows."""
+    indices: NDArray[Any]
+    indptr: NDArray[np.int64]
+    features: int
+    intercept: float
+    y: NDArray[np.float64]
+    norms: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    """Of rows; empty where all count the same."""
+    offsets: NDArray[np.int64]
+    order: NDArray[np.int64]
+    """Empty where places are rows."""
+    starts: NDArray[np.int64]
+    """Empty where units are places."""
+
+
+def read_only(values: Any, dtype: Any = None) -> NDArray[Any]:
+    """The same memory, contiguous and not to be written; nothing is an empty array."""
+    view = np.ascontiguousarray(np.empty(0) if values is None else values, dtype=dtype).view()
+    view.flags.writeable = False
+    return view
+
+
+def columns(X: Matrix) -> NDArray[Any]:
+    """Column numbers of CSR rows, in two bytes where that is enough, else in four."""
+    return read_only(X.indices, np.uint16 if X.shape[1] <= SHORT else np.int32)
+
+
+def records(X: Matrix, indices: NDArray[Any] | None, intercept: float, y: Any, norms: Any, shards: Any) -> Records:
+    """Rows with their targets and norms, and weights and places as the shards have them.
+
+    Parameters
+    ----------
+    X : dense, or CSR
+    indices : its columns, from `columns`; None for dense rows
+    intercept, y, norms : of all rows
+    shards : an object with weights, offsets, order and starts
+    """
+    dense = indices is None
+    return Records(
+        sparse=not dense,
+        values=read_only(X if dense else X.data),
+        indices=read_only(None, np.uint16) if indices is None else indices,
+        indptr=read_only(None if dense else X.indptr, np.int64),
+        features=int(X.shape[1]),
+        intercept=float(intercept),
+        y=read_only(y, np.float64),
+        norms=read_only(norms, np.float64),
+        weights=read_only(shards.weights, np.float64),
+        offsets=read_only(shards.offsets, np.int64),
+        order=read_only(shards.order, np.int64),
+        starts=read_only(shards.starts, np.int64),
+    )

@@ -1,0 +1,165 @@
+"""The plan of a fit, from what is public of it: the one path of estimators and of the command.
+
+A `FitRequest` holds what the user fixed and what is public of the records. `plan_fit` makes the planner's inputs of it,
+refuses nodes that would only add noise, and returns the planner's choice, from where public numbers say that the run
+may start.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sottovoce.algorithm.method import ALL, constant, linear
+from sottovoce.features import Additive
+from sottovoce.network.graphs import Family
+from sottovoce.planner import predict
+from sottovoce.planner.choose import Choice, PublicInputs, choose
+from sottovoce.planner.features import Circumstances, Columns, FeatureChoice, choose_features
+from sottovoce.planner.shared_settings import Weighing, budget, check_node_sizes, steepest
+from sottovoce.privacy.calibration import NoNoise
+from sottovoce.privacy.release import Adversary
+from sottovoce.problem.losses import LOSSES, Loss
+from sottovoce.run.spec import Spec
+
+QUIET_EPSILON = 10.0
+"""Without privacy, a plan as for an ε at which noise hardly matters."""
+QUIET_EPSILON_OF_REGRESSION = 1e4
+"""The same of a regression, whose plans are right for any ε."""
+MAX_REACH = 1e4
+"""How long a model may get, in units of mean gradients, in as few rounds as there are."""
+
+STRETCH = 1.5
+"""`PublicInputs.stretch` of rows that were centered and brought to a common length by a release."""
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """What is public of a fit, and what the user fixed.
+
+    Attributes
+    ----------
+    sizes, nodes : how many records (or people) each node has, and the nodes' names
+    features : columns of a record, without the intercept's
+    loss, outputs, intercept, penalty, adversary, graph : as in `PublicInputs`
+    epsilon, delta : as the user gave them: ε is None for no noise, δ "auto" for its default
+    people : whether people are the units
+    fixed : settings of the planner; 'method' among them says that targets are in units of half their range
+    weighing : what classes count, and how likely they are
+    private_scaling : whether a share of the budget may go to the shape of the data
+    find_range : whether one may go to the range of the targets
+    threshold : whether a threshold may take the place of weights
+    sparse : whether records are to stay sparse
+    free : what of 'loss' and 'penalty' the planner may choose better
+    columns : what is public of the columns; None where nothing is but their number
+    wanted : 'auto', 'additive' or 'linear': which map of columns
+    """
+
+    sizes: tuple[int, ...]
+    nodes: tuple[str, ...]
+    features: int
+    loss: Loss
+    epsilon: Any
+    delta: Any = "auto"
+    outputs: int = 1
+    people: bool = False
+    adversary: Adversary | str = "transcript"
+    graph: Family | str = "complete"
+    intercept: float = 0.0
+    penalty: str = "l2"
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    weighing: Weighing = field(default_factory=Weighing)
+    private_scaling: bool = False
+    find_range: bool = False
+    threshold: bool = True
+    sparse: bool = False
+    free: tuple[str, ...] = ()
+    columns: Columns | None = None
+    wanted: str = "linear"
+
+
+def plan_fit(request: FitRequest) -> Choice:
+    """The planner's choice for a fit, around what the user fixed.
+
+    Examples
+    --------
+    >>> from sottovoce.problem.losses import LOSSES
+    >>> request = FitRequest((1600,) * 20, tuple(map(str, range(20))), 123, LOSSES.read("hinge"), epsilon=1.0)
+    >>> print(plan_fit(request).spec.privacy.noise, plan_fit(replace(request, epsilon=None)).spec.privacy.noise)
+    private(1) none
+    """
+    epsilon, delta = budget(request.epsilon, request.delta, sum(request.sizes))
+    fixed, loss = dict(request.fixed), request.loss
+    if "method" not in fixed:  # a regression of which nothing can be learned is a constant, and says so
+        of = "people" if request.people else "records"
+        check_node_sizes(request.sizes, request.nodes, epsilon, delta, of)
+        if math.isinf(loss.slope_bound) and loss.targets != "real":
+            fixed.setdefault("clip", steepest(request.outputs, 1.0, request.intercept))
+    chosen = _features(request, epsilon, delta, fixed)
+    width = chosen.features.width if isinstance(chosen.features, Additive) else request.features
+    if chosen.features and "loss" in request.free and loss.name == "hinge":
+        request = replace(request, loss=LOSSES.make("logistic"), free=tuple(n for n in request.free if n != "loss"))
+    if chosen.release:
+        fixed |= {"distribution": chosen.release}
+    inputs = _facts(replace(request, features=width), epsilon, delta, "method" in fixed)
+    inputs = replace(inputs, stretch=STRETCH if chosen.release else 1.0)
+    choice = choose(inputs, **fixed)
+    spec = choice.spec if epsilon is not None else _without_noise(choice.spec, inputs)
+    spec = spec.replace(problem__features=chosen.features)
+    return replace(choice, spec=request.weighing.started(spec, width), reasons=[*chosen.reasons, *choice.reasons])
+
+
+def _features(request: FitRequest, epsilon: float | None, delta: float, fixed: Mapping[str, Any]) -> FeatureChoice:
+    """The map of columns."""
+    columns = Columns(request.features) if request.columns is None else request.columns
+    real = request.loss.targets == "real"
+    inputs = _facts(request, epsilon, delta, "method" in fixed)
+    together = inputs.n == 1 or inputs.graph(inputs.n).is_complete
+    may_release = epsilon is not None and together and not {"quantiles", "moments", "activation", "mixing"} & set(fixed)
+    may_release = may_release and not request.find_range and (real or request.private_scaling)
+    known = Circumstances(inputs.sizes, predict.single(inputs.epsilon, inputs.delta), inputs.honest, real, may_release)
+    return choose_features(request.wanted, columns, known)
+
+
+def _facts(request: FitRequest, epsilon: float | None, delta: float, in_units: bool) -> PublicInputs:
+    """What the planner may know."""
+    private, weighing = epsilon is not None, request.weighing
+    quiet = QUIET_EPSILON_OF_REGRESSION if in_units else QUIET_EPSILON
+    return PublicInputs(
+        sizes=request.sizes,
+        features=request.features + (request.intercept > 0),
+        epsilon=quiet if epsilon is None else epsilon,
+        delta=delta,
+        loss=request.loss,
+        outputs=request.outputs,
+        adversary=request.adversary,
+        graph=request.graph,
+        intercept=request.intercept,
+        penalty=request.penalty,
+        private_scaling=private and request.private_scaling,
+        quantiles=private and request.find_range,
+        weight=weighing.mean,
+        rarest=weighing.rarest,
+        balance=weighing.balance if private and request.threshold else None,
+        sparse=request.sparse,
+        free=request.free if private else (),
+    )
+
+
+def _without_noise(spec: Spec, inputs: PublicInputs) -> Spec:
+    """The same plan without noise: there is nothing to stop early for, and nothing that a clip would save.
+
+    γ is as small as a steady descent allows: with a_t = t the steps a_t/(μA_t + γ) are at most 1/√(2μγ), and curvatures
+    at most R² + B² for every loss here that has one. Where that requests more than A_T/MAX_REACH, few rounds had better
+    go far than steadily.
+    """
+    spec = spec.replace(algorithm__counted=ALL)
+    if spec.privacy.clip is not None:
+        clip = steepest(inputs.outputs, inputs.row_norm, inputs.intercept)
+        spec = spec.replace(privacy__clip=None if math.isfinite(inputs.loss.slope_bound) else clip)
+    mu = spec.problem.h.modulus
+    if mu > 0:
+        steady = (inputs.row_norm**2 + inputs.intercept**2) ** 2 / (2 * mu)
+        far = spec.algorithm.rounds * (spec.algorithm.rounds + 1) / 2 / MAX_REACH
+        spec = spec.replace(algorithm__a=linear(1), algorithm__gamma=constant(min(steady, far)))
+    return spec.replace(privacy__noise=NoNoise())
