@@ -1,7 +1,8 @@
-"""PublicEncoder: the schema of files and nodes as a step of a pipeline; and scalers that know missing values."""
+"""PublicEncoder, PublicScaler and RowNormalizer: public steps of a pipeline, which refuse no record."""
 
 import csv
 from datetime import date
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_checks
 
-from sottovoce import PrivateClassifier, PublicEncoder, PublicScaler
+from sottovoce import PrivateClassifier, PublicEncoder, PublicScaler, RowNormalizer
 from sottovoce.data.schema import read_schema
 from sottovoce.errors import DataError, SpecError
 
@@ -124,8 +125,6 @@ def test_the_checks_of_scikit_learn_that_do_not_need_plain_arrays(check):
         (np.eye(2), "by name"),
         ({"age": [1]}, "'ward', which is not there"),
         (COLUMNS | {"age": [1]}, "one for each record"),
-        (COLUMNS | {"smoker": [None] * N}, "has no value"),
-        (COLUMNS | {"age": ["old"] * N}, "holds something else"),
     ],
 )
 def test_what_the_schema_has_no_place_for_is_one_sentence(schema, frame, words):
@@ -143,10 +142,51 @@ def test_a_scaler_takes_missing_values_where_it_is_told_what_they_count_as():
     X = np.array([[np.nan, 10.0], [30.0, np.nan]])
     scaled = PublicScaler(bounds=[(0, 120), (0, 40)], missing=[60, 30]).fit_transform(X)
     np.testing.assert_allclose(scaled, [[0.0, -0.5], [-0.5, 0.5]])
-    with pytest.raises(ValueError, match="NaN"):
-        PublicScaler(bounds=(0, 120)).fit(X)
-    with pytest.raises(ValueError, match="infinity"):
-        PublicScaler(bounds=(0, 120), missing=1).fit([[np.inf]])
+    np.testing.assert_allclose(PublicScaler(bounds=(0, 120)).fit_transform(X)[0], [np.nan, -5 / 6])
+    np.testing.assert_allclose(PublicScaler(bounds=(0, 120), missing=1).fit_transform([[np.inf]]), [[1.0]])
     for odd in (np.nan, [1, 2, 3], "none"):
         with pytest.raises(SpecError, match="missing must be"):
             PublicScaler(bounds=(0, 120), missing=odd).fit(X)
+
+
+ODD_TEXTS = ["old", b"A", b"\xff", "x\ud800", "1e400", "9" * 5000]
+ODD = [*ODD_TEXTS, None, 10**400, True, date(2020, 1, 1), {}, (1,), 1 + 2j, 1e308, -np.inf]
+
+
+@pytest.mark.parametrize("kind", [dict, "frame", "arrow"])
+@pytest.mark.filterwarnings("ignore::sottovoce.errors.OwnerWarning")
+def test_an_odd_cell_refuses_nothing_and_changes_no_other_row(schema, kind):
+    """The encoder does not know whether a guarantee follows: a refusal, or another type of a column, reveals one."""
+    encoder, others = PublicEncoder(schema).fit(), np.arange(N) != 1
+    expected, tried = encoder.transform(COLUMNS), 0
+    for name, odd in product(COLUMNS, ODD):
+        table = COLUMNS | {name: [odd if row == 1 else value for row, value in enumerate(COLUMNS[name])]}
+        try:
+            given = table if kind is dict else as_frame(table) if kind == "frame" else pa.table(table)
+        except (pa.ArrowException, UnicodeEncodeError, OverflowError):
+            continue  # no such table can be made
+        rows = encoder.transform(given)
+        np.testing.assert_array_equal(rows[others], expected[others], err_msg=f"{name}: {odd!r}")
+        assert np.isnan(rows[1]).all() or np.linalg.norm(rows[1]) <= encoder.row_norm_
+        tried += 1
+    assert tried > 20
+
+
+def as_frame(table):
+    """A data frame whose columns have the types that pandas infers."""
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame({name: pandas.Series(values) for name, values in table.items()})
+
+
+@pytest.mark.filterwarnings("ignore::sottovoce.errors.OwnerWarning")
+def test_a_pipeline_with_a_guarantee_trains_on_tables_with_unusable_cells(schema):
+    model = make_pipeline(PublicEncoder(schema), PrivateClassifier(4.0, row_norm=2.0, classes=["no", "yes"]))
+    model.fit(COLUMNS | {"age": ["old", *COLUMNS["age"][1:]], "smoker": [None, *COLUMNS["smoker"][1:]]}, SICK)
+    assert np.isfinite(model[-1].coef_).all()
+
+
+def test_scalers_and_normalizers_refuse_no_value():
+    X = np.array([[np.nan, 1.0], [np.inf, 1.0], [3.0, 4.0]])
+    np.testing.assert_allclose(RowNormalizer().fit_transform(X)[2], [0.6, 0.8])
+    assert np.isnan(RowNormalizer().fit_transform(X)[:2]).any(axis=1).all()
+    np.testing.assert_allclose(PublicScaler(bounds=(0, 4)).fit_transform(X)[1:], [[1.0, -0.5], [0.5, 1.0]])

@@ -222,6 +222,13 @@ ENTRIES: dict[str, Callable[[Table], dict[str, Any]]] = {
     "fit, regression in rounds": fit(regressor(rounds=2)),
     "fit, private target range": fit(regressor(rounds=2, target_scale=0.1)),
     "fit, statistics": fit(regressor(method="statistics")),
+    "fit, additive": fit(classifier(features="additive", bounds=[(-0.4, 0.4)] * FEATURES)),
+    "fit, additive, pairs of columns": fit(
+        classifier(features="additive", bounds=[(-0.4, 0.4), (0, 1), None], pairs=[(0, 1)])
+    ),
+    "fit, additive regression": fit(regressor(rounds=2, features="additive", bounds=[(-0.4, 0.4)] * FEATURES)),
+    "fit, additive, 2 owners": fit(classifier(3, features="additive", bounds=[(-0.4, 0.4)] * FEATURES)),
+    "fit, majority of 5 owners": fit(classifier(trust="majority", private_scaling=True)),
     "evaluate, right": Evaluates(classifier(), "right"),
     "evaluate, right, 2 owners": Evaluates(classifier(), "right"),
     "evaluate, confusion": Evaluates(classifier(3), "confusion"),
@@ -238,7 +245,7 @@ CELLS = list(itertools.product(ENTRIES, KINDS, UNITS))
 # -- tables and adversaries --
 
 
-def tables(kind: Callable[[Any], Any], people: bool, real: bool, seed: int = 0) -> Table:
+def tables(kind: Callable[[Any], Any], people: bool, real: bool, seed: int = 0, owners: int = 2) -> Table:
     """Ordinary records; a person has one to four rows."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-0.4, 0.4, (RECORDS, FEATURES))
@@ -246,7 +253,9 @@ def tables(kind: Callable[[Any], Any], people: bool, real: bool, seed: int = 0) 
     noisy = X @ [1.0, -1.0, 0.5] + 0.1 * rng.normal(size=RECORDS)
     y = noisy if real else (noisy > 0.1).astype(object)
     ids = np.sort(rng.integers(0, RECORDS // 2, RECORDS)) if people else None
-    nodes = np.array(["north", "south"])[(np.arange(RECORDS) if ids is None else ids) % 2]
+    nodes = np.array(["north", "south", "east", "west", "center"])[
+        (np.arange(RECORDS) if ids is None else ids) % owners
+    ]
     return Table(kind(X), y, None if ids is None else np.array([f"p{i:03}" for i in ids]), nodes)
 
 
@@ -351,8 +360,9 @@ class Cell:
         self.run, self.kind = ENTRIES[entry], KINDS[kind]
         real = any(word in entry for word in ("regression", "target", "statistics", "squares"))
         self.how = How(real, "samples" not in entry, "finite" in entry)
-        self.table = tables(self.kind, unit == "person", real, seed=1)
-        if "owners" not in entry:
+        owners = int(entry.removesuffix(" owners")[-1]) if entry.endswith(" owners") else 1
+        self.table = tables(self.kind, unit == "person", real, seed=1, owners=owners)
+        if owners == 1:
             self.table = self.table._replace(nodes=None)
         self.trace = Trace()
         if isinstance(self.run, Evaluates):  # its model is fitted before

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from sottovoce._types import Matrix
+from sottovoce.data.policy import Note, ReadPolicy
 from sottovoce.data.schema import Schema
 from sottovoce.data.values import from_lists
 from sottovoce.errors import DataError
@@ -57,8 +58,12 @@ def _missing(value: Any) -> bool:
         return True
 
 
-def encode_frame(schema: Schema, frame: Any) -> Matrix:
-    """The rows of a table, each from its own values and the schema alone; no label, unit or owner is needed."""
+def encode_frame(schema: Schema, frame: Any, note: Note | None = None) -> Matrix:
+    """Encode the rows of a table, each from its own values and the schema alone; a row that cannot be used is NaN.
+
+    No record is refused here, since the caller may train with a guarantee, and a refusal reveals the record. `note` is
+    called with what the owner should know. No label, person or owner is needed.
+    """
     if schema.numbered:
         raise DataError("this schema has numbered features (svmlight), and no columns that a table could name")
     columns = columns_of(frame)
@@ -67,8 +72,12 @@ def encode_frame(schema: Schema, frame: Any) -> Matrix:
     for column in schema.columns:
         if column.kind == "date" and column.name in columns:
             columns[column.name] = [_written(value, column.format) for value in _listed(columns[column.name])]
-    found = from_lists(columns, "the table", numbers, texts, schema.missing_values)
-    return schema.encode_features(found)
+    policy = ReadPolicy(guess=False, refuse=False, note=note)
+    found = from_lists(columns, "the table", numbers, texts, schema.missing_values, policy)
+    X = schema.encode_features(found)
+    assert found.unusable is not None
+    X[found.unusable] = np.nan
+    return X
 
 
 def _listed(values: Any) -> Any:

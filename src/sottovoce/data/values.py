@@ -312,6 +312,8 @@ def as_number(value: Any, missing: set[str], decimal: str = ".") -> float | None
             return math.nan
         if decimal != ".":
             value = "no number" if "." in value else value.replace(decimal, ".")
+    if isinstance(value, complex) and value.imag == 0:
+        value = value.real  # one complex number makes a whole column complex
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -338,11 +340,13 @@ def as_text(value: Any) -> str:
 
     Examples
     --------
-    >>> [as_text(value) for value in (1, 1.0, "1", True, " ward A ", 2.5, Decimal("1.00"))]
-    ['1', '1', '1', 'true', 'ward A', '2.5', '1']
+    >>> [as_text(value) for value in (1, 1.0, "1", True, " ward A ", b"ward A", 2.5, Decimal("1.00"))]
+    ['1', '1', '1', 'true', 'ward A', 'ward A', '2.5', '1']
     """
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
+    if isinstance(value, bytes):  # one value of bytes makes a whole column of Arrow binary
+        return value.decode().strip()
     if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
         return str(int(value))  # all of its digits: it may be someone's number
     if isinstance(value, float | np.floating | Decimal):

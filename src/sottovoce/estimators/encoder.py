@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from sottovoce._types import Matrix
 from sottovoce.data.schema import Schema, read_schema, schema_of
 from sottovoce.errors import SpecError
+from sottovoce.estimators.unusable import warn_owner
 
 
 class PublicEncoder(TransformerMixin, BaseEstimator):
@@ -70,11 +71,15 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Matrix:
-        """Encode every record by itself: a data frame, a dictionary of columns or an Arrow table."""
+        """Encode every record by itself: a data frame, a dictionary of columns or an Arrow table.
+
+        A record that the schema has no place for becomes a row of NaN, and a warning informs its owner. An estimator
+        with a guarantee counts such a row as zeros; others refuse it.
+        """
         from sottovoce.data.frames import encode_frame  # Arrow is slow to load
 
         check_is_fitted(self)
-        return encode_frame(self.schema_, X)
+        return encode_frame(self.schema_, X, lambda what, records: warn_owner(records, f"records: {what}"))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Names of the features that come out, such as 'age' and 'ward=A'."""

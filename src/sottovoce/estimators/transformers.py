@@ -23,6 +23,7 @@ from sottovoce._types import Array, Matrix
 from sottovoce.data.tables import unit_rows
 from sottovoce.errors import DataError, SpecError
 from sottovoce.estimators.settings import over_zero
+from sottovoce.estimators.unusable import unusable_rows, without_rows
 from sottovoce.matrices import row_norms
 
 FLOATS = (np.float64, np.float32)
@@ -39,7 +40,7 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         records
     feature_range : (low, high) of what comes out
     missing : what a missing value (NaN) counts as, in the units of the column: a public number, or one for each column
-        as in `bounds`; None refuses missing values
+        as in `bounds`; None leaves it NaN, which an estimator with a guarantee counts as 0 and others refuse
 
     Attributes
     ----------
@@ -126,8 +127,8 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return (X - self.offset_) / self.factor_
 
     def _checked(self, X: Any, reset: bool) -> Any:
-        finite = True if self.missing is None else "allow-nan"
-        return validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=reset, ensure_all_finite=finite)
+        # no value is refused: the next step may train with a guarantee, and a refusal reveals the record
+        return validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=reset, ensure_all_finite=False)
 
     def _listed(self, given: Any, what: str) -> Any:
         """Bounds, or what is missing, in the order of the columns."""
@@ -145,7 +146,7 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Sparse records are welcome, float32 stays float32."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self.missing is not None
+        tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
@@ -170,19 +171,26 @@ class RowNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Note the columns, and nothing of the records."""
         over_zero(self.bound, "bound")
-        validate_data(self, X, accept_sparse="csr", dtype=FLOATS)
+        validate_data(self, X, accept_sparse="csr", dtype=FLOATS, ensure_all_finite=False)
         return self
 
     def transform(self, X: Any) -> Matrix:
-        """Scale long rows down, each by itself."""
-        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
-        return unit_rows(X, over_zero(self.bound, "bound"))
+        """Scale long rows down, each by itself; a row with NaN or infinity becomes NaN throughout."""
+        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False, ensure_all_finite=False)
+        unusable = unusable_rows(X)
+        out = unit_rows(without_rows(X, unusable), over_zero(self.bound, "bound"))
+        if sparse.issparse(out):
+            out.data[np.repeat(unusable, np.diff(out.indptr))] = np.nan
+        else:
+            out[unusable] = np.nan
+        return out
 
     def __sklearn_tags__(self) -> Any:
         """Nothing is learnt, so nothing need be fitted; sparse records are welcome, float32 stays float32."""
         tags = super().__sklearn_tags__()
         tags.requires_fit = False
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

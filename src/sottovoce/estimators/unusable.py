@@ -72,6 +72,21 @@ def without_rows(X: Matrix, rows: NDArray[np.bool_]) -> Matrix:
     return type(X)((values, X.indices, X.indptr), shape=X.shape)
 
 
+def unusable_rows(X: Matrix) -> NDArray[np.bool_]:
+    """Which records hold NaN or infinity.
+
+    Examples
+    --------
+    >>> unusable_rows(np.array([[0.0, np.nan], [1.0, 0.5]]))
+    array([ True, False])
+    """
+    if not is_sparse(X):
+        return ~np.isfinite(X).all(axis=1)
+    found = np.zeros(X.shape[0], dtype=bool)
+    found[np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))[~np.isfinite(X.data)]] = True
+    return found
+
+
 def class_codes(classes: Any, y: Any) -> Array:
     """The number of each label among the classes; −1 for a label that is none of them, or missing.
 
