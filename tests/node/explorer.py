@@ -4,11 +4,16 @@ What is left out: time, the numbers of the algorithm, and cryptography (a stub s
 node's loop is that of `DurableNode`, action by action: `test_explorer.py` holds both together. The network loses,
 repeats and reorders: a message may arrive or not, and copies may be kept and delivered at any later time. A liar has
 one node's keys and sends another version of its messages, before the node makes its own or after.
+
+A node's next state depends on its own state and on what comes, and many worlds share it. So every state of a node is
+kept once, with what it turns into, and a world is a tuple of them: `Links` runs once for each.
 """
 
 import copy
 import random
+from functools import cache, cached_property
 from hashlib import sha256
+from typing import Any, NamedTuple
 
 import numpy as np
 from net import run_of, secret_of
@@ -25,8 +30,8 @@ SHARED = frozenset(
     "_signs _signed limit _lock _changed _waiting last_words".split()
 )
 """Attributes of `Links` that do not change, or hold no state."""
-SPOKEN = frozenset({"refused", "reasons"})
-"""Attributes that nothing depends on but what is said."""
+SPOKEN = frozenset({"refused", "reasons", "_unanswering"})
+"""Attributes that nothing depends on but what is said, and how often."""
 
 
 class Sealing:
@@ -73,7 +78,7 @@ def frozen(value):
         return tuple(sorted(value))
     if isinstance(value, list):
         return tuple(frozen(item) for item in value)
-    return str(value) if isinstance(value, Exception) else value
+    return type(value) if isinstance(value, Exception) else value
 
 
 class Disk:
@@ -94,15 +99,37 @@ class Disk:
 
 
 class Site:
-    """One node: its disk, its links, and where its loop stands."""
+    """One node: its disk, its links, and where its loop stands. What happens to it makes another one (`after`)."""
 
-    def __init__(self, world, me):
-        self.world, self.me, self.disk, self.starts = world, me, Disk(), 0
+    def __init__(self, run, me):
+        self.run, self.me, self.disk, self.starts, self.known = run, me, Disk(), 0, {}
+        self.turns, self.meetings = {}, {}
         self.start()
+        self.known[self.key()] = self
+
+    def after(self, name, *arguments):
+        """The node once a method has run, and what it returned; both computed once."""
+        found = self.turns.get((name, *arguments))
+        if found is None:
+            made = self.clone()
+            answer = getattr(made, name)(*arguments)
+            found = self.turns[name, *arguments] = self.known.setdefault(made.key(), made), answer
+        return found
+
+    @cached_property
+    def kept(self):
+        """What is on its disk, to be compared."""
+        return self.disk.key()
+
+    @cached_property
+    def deceived(self):
+        """Whether it is done, with messages in its model that its peers never made."""
+        mixed = ((honest(self.run, peer, t)[-32:].hex(), digest) for (t, peer), digest in self.mixing.items())
+        return self.state is RunState.DONE and any(made != digest for made, digest in mixed)
 
     def start(self):
         """A process begins; what another one held in memory is gone."""
-        run, disk = self.world.run, self.disk
+        run, disk = self.run, self.disk
         saved = Saved(disk.round, None, dict(disk.outbox), dict(disk.seen), {}, {}, cloned(disk.unvouched))
         self.links = Links(run, self.me, saved, disk.released.get, Sealing(self.me), secret_of(self.me))
         self.links.question, self.starts = f"{self.me}.{self.starts}", self.starts + 1
@@ -124,7 +151,10 @@ class Site:
 
     def clone(self):
         made = copy.copy(self)
+        for name in ("kept", "deceived"):
+            vars(made).pop(name, None)
         made.disk, made.links, made.mixing = self.disk.clone(), copy.copy(self.links), dict(self.mixing)
+        made.turns, made.meetings = {}, {}
         for name, value in vars(self.links).items():
             if name not in SHARED:
                 setattr(made.links, name, cloned(value))
@@ -183,8 +213,8 @@ class Site:
             self.mixing |= {(self.t, peer): payload[-32:].hex() for peer, payload in heard.items()}
             self.t += 1
             self.links.mixed(min(self.t, self.links.last) - 1)
-            if self.t > self.world.run.T:
-                self.write(self.world.run.T)
+            if self.t > self.run.T:
+                self.write(self.run.T)
                 self.disk.closed = True
                 self.links.mixed(self.links.last)
                 self.enter(RunState.FINISHING)
@@ -207,7 +237,7 @@ class Site:
         """A round's message: on the disk first, and the same after every restart."""
         if self.t in self.disk.outbox:
             return
-        payload = honest(self.world.run, self.me, self.t)
+        payload = honest(self.run, self.me, self.t)
         drop = self.links.stale(self.t)
         self.write(self.t - 1)
         assert self.t not in self.disk.released, "released twice"
@@ -229,39 +259,61 @@ class Site:
         self.enter(kinds.get(type(error), end.state))
 
 
+@cache
 def honest(run, node, t):
     return pack(Header(run.mark, t, node), np.full(run.shape, 0.125))
 
 
-class World:
+@cache
+def lied(run, i, j, t):
+    """What a liar with the keys of i seals for j in place of the message of step t."""
+    made = pack(Header(run.mark, t, i), np.full(run.shape, -0.25))
+    return Sealing(i).seal(j, MESSAGE, _ABOUT.pack(bytes(16), 0), made)
+
+
+class World(NamedTuple):
     """Nodes, what is kept on its way, and how much may still go wrong."""
 
-    def __init__(self, names=("north", "east"), rounds=3, lies=0, crashes=1, copies=1):
-        sizes = {name: 12 for name in names}
-        self.run = run_of(rounds=rounds, nodes=sizes, network__activation="everyone")
-        self.sites = [Site(self, i) for i in range(len(names))]
-        self.kept, self.lies, self.crashes, self.copies = (), lies, crashes, copies
+    sites: tuple[Site, ...]
+    kept: tuple[Any, ...]
+    lies: int
+    crashes: int
+    copies: int
 
-    def clone(self):
-        made = copy.copy(self)
-        made.sites = [site.clone() for site in self.sites]
-        for site in made.sites:
-            site.world = made
-        return made
+    def changed(self, i, site, **more):
+        """The world with another state of a node."""
+        if site is self.sites[i] and not more:
+            return self
+        return self._replace(sites=(*self.sites[:i], site, *self.sites[i + 1 :]), **more)
 
-    def key(self):
-        return (*(site.key() for site in self.sites), self.kept, self.lies, self.crashes, self.copies)
+    def said(self, i, j):
+        """The world in which i has made what it sends j, and that."""
+        site, data = self.sites[i].after("saying", j)
+        return self.changed(i, site), data
+
+    def arrived(self, i, j, data):
+        """The world in which j has got data of i, and the reply."""
+        site, reply = self.sites[j].after("take", i, data)
+        return self.changed(j, site), reply
 
     def exchange(self, i, j, answered=True):
         """A request of i reaches j; the reply may get lost."""
-        reply = self.sites[j].take(i, self.sites[i].saying(j))
-        if answered and reply:
-            self.sites[i].hear(j, reply)
+        mine, theirs = self.sites[i], self.sites[j]
+        found = mine.meetings.get((theirs, answered))
+        if found is None:
+            made, data = mine.after("saying", j)
+            other, reply = theirs.after("take", i, data)
+            found = (made.after("hear", j, reply)[0] if answered and reply else made), other
+            mine.meetings[theirs, answered] = found
+        if found == (mine, theirs):
+            return self
+        sites = list(self.sites)
+        sites[i], sites[j] = found
+        return World(tuple(sites), *self[1:])
 
     def lie(self, i, j, t):
         """Someone with the keys of i sends j another version of the message of step t."""
-        made = pack(Header(self.run.mark, t, i), np.full(self.run.shape, -0.25))
-        self.sites[j].take(i, Sealing(i).seal(j, MESSAGE, _ABOUT.pack(bytes(16), 0), made))
+        return self.arrived(i, j, lied(self.sites[0].run, i, j, t))[0]._replace(lies=self.lies - 1)
 
     def actions(self):
         """Everything that can happen next: (name, arguments)."""
@@ -275,7 +327,7 @@ class World:
         for place in range(len(self.kept)):
             yield "arrive", (place,)
         if self.lies:
-            for t in range(1, self.run.T + 1):
+            for t in range(1, self.sites[0].run.T + 1):
                 yield from (("lie", (0, j, t)) for j in range(1, n))
         for i in range(n):
             if not self.sites[i].state.final:
@@ -285,57 +337,60 @@ class World:
 
     def after(self, name, arguments):
         """The world in which an action has happened."""
-        made = self.clone()
         match name:
-            case "exchange":
-                made.exchange(*arguments)
             case "keep":
-                i, j = arguments
-                made.kept, made.copies = (*self.kept, (i, j, made.sites[i].saying(j))), self.copies - 1
+                made, data = self.said(*arguments)
+                return made._replace(kept=tuple(sorted((*self.kept, (*arguments, data)))), copies=self.copies - 1)
             case "arrive":
-                i, j, data = self.kept[arguments[0]]
-                made.sites[j].take(i, data)
-            case "lie":
-                made.lies -= 1
-                made.lie(*arguments)
+                return self.arrived(*self.kept[arguments[0]])[0]
             case "advance":
-                made.sites[arguments[0]].advance()
+                return self.changed(arguments[0], self.sites[arguments[0]].after("advance")[0])
             case "crash":
-                made.crashes -= 1
-                made.sites[arguments[0]].start()
-        return made
+                return self.changed(arguments[0], self.sites[arguments[0]].after("start")[0], crashes=self.crashes - 1)
+            case _:
+                return getattr(self, name)(*arguments)
+
+    @property
+    def disks(self):
+        """What all disks hold."""
+        return tuple(site.kept for site in self.sites)
 
     def settled(self, restart, patience=40):
-        """Run on with a perfect network, after everybody was started again or as they are; the states at the end."""
-        made = self.clone()
-        for site in made.sites:
-            if restart:
-                site.start()
-        n = len(made.sites)
+        """Run on with a perfect network, after everybody was started again or as they are; the world at the end."""
+        made, n = self, len(self.sites)
+        for i in range(n if restart else 0):
+            made = made.changed(i, made.sites[i].after("start")[0])
         for _ in range(patience):
             for i in range(n):
-                while made.sites[i].advance():
-                    pass
+                going = True
+                while going:
+                    site, going = made.sites[i].after("advance")
+                    made = made.changed(i, site)
             if all(site.state.final for site in made.sites):
                 break
             for i in range(n):
                 for j in range(n):
                     if i != j:
-                        made.exchange(i, j)
+                        made = made.exchange(i, j)
         return made
+
+
+def world_of(names=("north", "east"), rounds=3, lies=0, crashes=1, copies=1):
+    """Nodes that have just started; all of them speak in every round."""
+    run = run_of(rounds=rounds, nodes=dict.fromkeys(names, 12), network__activation="everyone")
+    return World(tuple(Site(run, i) for i in range(len(names))), (), lies, crashes, copies)
 
 
 def explored(world, limit=10**9):
     """Every world that can be reached, once."""
-    seen, left = {world.key()}, [world]
+    seen, left = {world}, [world]
     while left:
         now = left.pop()
         yield now
         for action in now.actions():
             after = now.after(*action)
-            key = after.key()
-            if key not in seen:
-                seen.add(key)
+            if after not in seen:
+                seen.add(after)
                 left.append(after)
         assert len(seen) <= limit, "more states than expected"
 
@@ -349,13 +404,3 @@ def walked(world, seed, steps):
         likely = [20 if name == "advance" else 4 if arguments[-1] is True else 1 for name, arguments in actions]
         world = world.after(*draws.choices(actions, likely)[0])
     yield world
-
-
-def marks(world):
-    """Which of what a node mixed was never said by its peer."""
-    found = []
-    for site in world.sites:
-        for (t, peer), digest in site.mixing.items():
-            if digest != honest(world.run, peer, t)[-32:].hex():
-                found.append((site.me, t, peer))
-    return found
