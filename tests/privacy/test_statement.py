@@ -128,7 +128,9 @@ def test_a_garbled_statement_is_one_sentence(tamper):
         PrivacyStatement.from_json(json.dumps(data)).verify()
 
 
-@pytest.mark.parametrize("text", ["no json", "[]", "{}", "null", "3", json.dumps({"format": 9})])
+@pytest.mark.parametrize(
+    "text", ["no json", "[]", "{}", "null", "3", json.dumps({"format": 9}), "[" * 100_000, "9" * 5000]
+)
 def test_something_else_is_refused(text):
     with pytest.raises(PrivacyError, match=r"no JSON|no privacy statement|another version"):
         PrivacyStatement.from_json(text)

@@ -405,7 +405,7 @@ class PrivacyStatement:
         """Read `to_json` back."""
         try:
             data = json.loads(text)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # nested too deep, or a number of thousands of digits
             raise PrivacyError("this is no JSON; give a statement written by sottovoce") from None
         return cls.from_dict(data)
 
