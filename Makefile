@@ -5,7 +5,18 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime
 READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
+ifneq ($(shell command -v uv 2>/dev/null),)
+  INSTALL := uv pip install --python $(BIN)/python
+else
+  INSTALL := $(PIP) --progress-bar off
+  PROGRESS := | awk '/^Collecting/ {printf "\r\033[K  %d: %s", ++n, $$2; fflush()} /^Installing/ {printf "\r\033[K  installing %d packages", n; fflush()} END {print ""}'
+endif
+EDITABLE := PATH="$(abspath $(BIN)):$$PATH" $(PIP) --quiet --no-deps --no-build-isolation
+SHELL := bash
+.SHELLFLAGS := -o pipefail -c
 
 .PHONY: help setup native demo consortium-demo test test-native test-fast lint format bench docs pictures dist lock clean test-gpu bench-gpu
 .DEFAULT_GOAL := help
@@ -15,29 +26,30 @@ help:  ## list the targets
 
 setup: $(READY)  ## create .venv with the pinned versions and this package, editable
 
-$(READY): constraints.txt pyproject.toml CMakeLists.txt plugins/gpu/pyproject.toml src/sottovoce/_version.py
+# What `make demo` needs: the package and what it runs with. `awk` shows which package is on its way.
+$(RUNTIME): constraints.txt pyproject.toml CMakeLists.txt src/sottovoce/_version.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sottovoce needs Python 3.11 or newer; set PYTHON=...")'
-	@rm -rf $(VENV)
-	@if command -v uv >/dev/null 2>&1; then \
-	  echo "setting up $(VENV) with uv" && \
-	  uv venv --quiet --python $(PYTHON) $(VENV) && \
-	  uv pip install --quiet --python $(BIN)/python --require-hashes -r constraints.txt && \
-	  PATH="$(abspath $(BIN)):$$PATH" uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e . -e plugins/gpu ; \
-	else \
-	  echo "setting up $(VENV) with pip (a minute or two)" && \
-	  $(PYTHON) -m venv $(VENV) && \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt && \
-	  PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e plugins/gpu ; \
-	fi
+	@rm -rf $(VENV) && $(PYTHON) -m venv $(VENV) && mkdir -p build
+	@$(BIN)/python tools/runtime_requirements.py > build/runtime.txt
+	@echo "1 of 2: packages to run with, into $(VENV)"
+	@$(INSTALL) --require-hashes -r build/runtime.txt $(PROGRESS)
+	@echo "2 of 2: sottovoce, with its C++ extension"
+	@$(EDITABLE) -e .
+	@touch $(RUNTIME)
+
+$(READY): $(RUNTIME) plugins/gpu/pyproject.toml
+	@echo "packages for tests, documents and development (some minutes)"
+	@$(INSTALL) --require-hashes -r constraints.txt $(PROGRESS)
+	@$(EDITABLE) -e plugins/gpu
 	@touch $(READY)
 
 native: $(READY)  ## build the native extension again, after a change of src/native
-	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(EDITABLE) -e .
 
-demo: $(READY)  ## twenty nodes train a private SVM by gossip
+demo: $(RUNTIME)  ## twenty nodes train a private SVM by gossip
 	@$(BIN)/sottovoce demo
 
-consortium-demo: $(READY)  ## three provisioned sites over FLARE, one killed midway and resumed: two or three minutes
+consortium-demo: $(RUNTIME)  ## three provisioned sites over FLARE, one killed midway and resumed: two or three minutes
 	@$(BIN)/python examples/consortium/demo.py $(ARGS)
 
 # Two processes with a fixed half each, that take about as long as each other (pytest --durations=0 says how long): what
@@ -117,7 +129,7 @@ dist: $(READY)  ## build the wheel and the sdist into dist/, and run the wheel i
 lock: $(READY)  ## pin the newest versions that fit pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --upgrade \
 	  --no-emit-index-url --no-header --quiet -o constraints.txt
-	$(PYTHON) tools/runtime_requirements.py > deploy/requirements.txt
+	$(PYTHON) tools/runtime_requirements.py flare sql > deploy/requirements.txt
 
 clean:  ## remove everything that was made here
 	rm -rf $(VENV) build dist docs/api docs/gallery docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis

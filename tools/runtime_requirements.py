@@ -1,9 +1,10 @@
-"""Print the part of constraints.txt that a server or a site needs: with hashes, without what development needs.
+"""Print the part of constraints.txt that running the package needs: with hashes, without what development needs.
 
-    python tools/runtime_requirements.py > deploy/requirements.txt
+    python tools/runtime_requirements.py                                     # for `make demo`
+    python tools/runtime_requirements.py flare sql > deploy/requirements.txt # for a server or a site, by `make lock`
 
-`make lock` runs it. The result holds the dependencies of the package, of the extras `flare` and `sql`, of the build
-backend, and all that these depend on, as the comments of constraints.txt say.
+The result holds the dependencies of the package, of the named extras, of the build backend, and all that these depend
+on, as the comments of constraints.txt say.
 """
 
 import re
@@ -12,7 +13,6 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-EXTRAS = ("flare", "sql")
 TOOLS = ("cmake", "ninja")
 """What scikit-build-core runs; pip installs them in an isolated build alone."""
 
@@ -22,11 +22,11 @@ def normalized(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", re.split(r"[^A-Za-z0-9._-]", requirement.strip())[0]).lower()
 
 
-def wanted(project: dict) -> set[str]:
-    """What pyproject.toml names."""
+def wanted(project: dict, chosen: list[str]) -> set[str]:
+    """What pyproject.toml names, with the extras that were chosen."""
     extras = project["project"]["optional-dependencies"]
     named = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
-    named += [each for extra in EXTRAS for each in extras[extra]]
+    named += [each for extra in chosen for each in extras[extra]]
     return {normalized(each) for each in (*named, *TOOLS)}
 
 
@@ -44,7 +44,7 @@ def selected(constraints: str, names: set[str]) -> str:
 def main() -> None:
     """Print the selection."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    sys.stdout.write(selected((ROOT / "constraints.txt").read_text(encoding="utf-8"), wanted(project)))
+    sys.stdout.write(selected((ROOT / "constraints.txt").read_text(encoding="utf-8"), wanted(project, sys.argv[1:])))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ ENGINE = "needs a container engine; tests/consortium/test_services.py runs the s
 NOT_RUN = {
     ("README", "make demo"): "sets up an environment from the network; tests/cli/test_cli.py runs `sottovoce demo`",
     ("README", "make test"): "this is it",
+    ("README", "pip install ."): INSTALLS,
+    ("README", "make consortium-demo"): "three provisioned sites; tests/consortium/test_provisioned.py runs them",
     ("start", "pip install ."): INSTALLS,
     ("consortium", "pip install --require-hashes -r constraints.txt"): NETWORK,
     ("consortium", "pip install --no-deps --no-build-isolation ."): NETWORK,

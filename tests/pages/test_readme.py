@@ -3,15 +3,18 @@
 import csv
 import json
 import math
+import os
 import runpy
 import shlex
+import types
 from datetime import datetime
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from commands import NOT_RUN, PAGES, PATIENTS, bare, commands, ground, nobody_looks, run
+from commands import NOT_RUN, PAGES, PATIENTS, ROOT, bare, blocks, commands, ground, nobody_looks, run
 from typer.testing import CliRunner
 
 from sottovoce import PrivateClassifier
@@ -71,16 +74,25 @@ def test_six_commands_lead_from_the_file_to_a_folder_to_publish(done):
 
 
 def test_the_other_commands_leave_what_they_say(done):
-    majority = Result.load(done / "runs" / "second")
-    assert majority.statement.adversary.startswith("secret_pairs") and len(majority.nodes) == 4
-    people = Result.load(done / "runs" / "third").statement
-    assert people.verdict().startswith("Every person has")
-    found = json.loads((done / "runs" / "first" / "evaluation.json").read_text())
-    assert found["figures"]["accuracy"]["value"] > 0.8
-    assert json.loads((done / "runs" / "second" / "audit.json").read_text())["broken"] == ""
     assert len(set(pq.read_table(done / "runs" / "all.parquet")["algorithm"].to_pylist())) == 27
-    assert {path.name for path in (done / "nodes").iterdir()} == {"north", "south"}
-    assert np.load(done / "epsilon.npz")["y"].shape == (2000,)
+
+
+@pytest.mark.data
+def test_the_first_lines_run_on_the_real_table(monkeypatch, capsys):
+    """The census table of SOTTOVOCE_DATA stands for the download; the printed guarantee is the README's own."""
+    folder = os.environ.get("SOTTOVOCE_DATA")
+    if folder is None:
+        pytest.skip("SOTTOVOCE_DATA is not set")
+    table = pd.read_csv(Path(folder, "adult.csv.xz")).rename(columns={"income-per-year": "class"})
+    frame = types.SimpleNamespace(frame=table)
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda name, **settings: frame if name == "adult" else None)
+    monkeypatch.chdir(ROOT)
+    found = blocks(PAGES["README"].read_text(encoding="utf-8"))
+    code, printed, *_ = [block.lines for block in found if block.kind in ("python", "text")]
+    names: dict = {}
+    exec("\n".join(code), names)
+    assert capsys.readouterr().out == "\n".join(printed) + "\n"
+    assert names["model"].score(table, table["class"]) > 0.84  # 0.76 is the share of the larger class
 
 
 def raw() -> list[dict[str, str]]:

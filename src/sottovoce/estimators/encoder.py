@@ -32,6 +32,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
     schema_ : the schema that was read
     row_norm_ : the length that no row can exceed: a public bound to give as `row_norm`
     bounds_ : the public bounds of every feature that is a number or a date, None for the others: to give as `bounds`
+    public_ : both and the label's classes or bounds, as parameters of an estimator: ``PrivateClassifier(**public_)``
     feature_names_in_, n_features_in_ : the columns that are taken
 
     Examples
@@ -51,8 +52,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
     (['age', 'ward=A', 'ward=B'], 1.414)
     >>> encoder.transform(patients).round(2)
     array([[-0.5 ,  1. ,  0. ], [-0.17,  0. ,  1. ], [ 0.5 ,  0. ,  0. ]])
-    >>> public = {"row_norm": encoder.row_norm_, "bounds": encoder.bounds_, "classes": ["no", "yes"]}
-    >>> model = make_pipeline(encoder, PrivateClassifier(**public))
+    >>> model = make_pipeline(encoder, PrivateClassifier(epsilon=1.0, **encoder.public_))
     """
 
     def __init__(self, schema: Any) -> None:
@@ -66,6 +66,9 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         self.row_norm_ = float(self.schema_.row_norm)
         numeric = set(self.schema_.numeric_features)
         self.bounds_ = [(-1.0, 1.0) if place in numeric else None for place in range(self.schema_.m)]
+        label = self.schema_.label
+        target = {"target_bounds": (label.low, label.high)} if label.classes is None else {"classes": [*label.classes]}
+        self.public_ = {"row_norm": self.row_norm_, "bounds": self.bounds_} | target
         self.feature_names_in_ = np.array([column.name for column in self.schema_.columns], dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)
         return self
