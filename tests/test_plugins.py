@@ -439,7 +439,7 @@ def test_a_broken_row_does_not_take_the_place_of_an_earlier_one(mine):
 
 
 PACKAGE = '''
-"""A package of its own: a baseline from another paper, a metric, a data set, a sequence of graphs, an averaging."""
+"""A package of its own: a baseline from a paper, a metric, a data set, a map, a sequence of graphs, an averaging."""
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -483,6 +483,10 @@ def blobs():
     return (Table(X / np.maximum(1, np.linalg.norm(X, axis=1))[:, None], y, None, None, "blobs"),)
 
 
+def squares(X, weight=0.5):
+    return np.concatenate([X, weight * X**2], axis=1)
+
+
 def brier(scores, truth):
     return np.mean((1 / (1 + np.exp(-scores)) - truth) ** 2)
 
@@ -492,6 +496,7 @@ def everything():
     register("averaging", Twice, "twice")
     register("baseline", Baseline("lazy_descent", "Somebody et al. 2030", lazy_descent, citation="doi:10.0/0"))
     register("data set", blobs)
+    register("feature map", squares)
     register("metric", brier)
 '''
 
@@ -506,6 +511,7 @@ def test_the_command_finds_what_an_installed_package_brings(tmp_path):
     (folder / "top_level.txt").write_text("their_bench\n")
     (folder / "entry_points.txt").write_text("[sottovoce.plugins]\ntheirs = their_bench:everything\n")
     line = ["compare", "--data", "blobs", "--algorithms", "dsgd,lazy_descent", "--nodes", "4", "--batch", "8"]
+    line += ["--feature-map", "squares:0.25"]
     code = "from sottovoce.cli.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, *line, "--epochs", "3", "--seeds", "2", "--regularizer", "l2:0.05", "--json"],
@@ -516,7 +522,9 @@ def test_the_command_finds_what_an_installed_package_brings(tmp_path):
     assert set(lines) == {"dsgd", "lazy_descent"}
     for line in lines.values():
         assert (
-            line["data"] == "blobs" and line["true_epsilon"] <= 1 + 1e-6 and 0 < line["metrics"]["brier"]["mean"] < 0.5
+            line["data"] == "blobs, squares(0.25)"
+            and line["true_epsilon"] <= 1 + 1e-6
+            and 0 < line["metrics"]["brier"]["mean"] < 0.5
         )
 
 
@@ -527,6 +535,7 @@ def test_the_command_finds_what_an_installed_package_brings(tmp_path):
         ("averaging", _Loud, "loud"),
         ("sampling", _Often, "often"),
         ("baseline", None, "spendthrift"),
+        ("feature map", lambda X: X - X.mean(axis=0), "centered"),
     ],
 )
 def test_the_new_kinds_are_checked(kind, row, name):

@@ -18,7 +18,8 @@ What a plug-in can and cannot break: every record's subgradient is clipped to L,
 accuracy and no privacy, and one-shot methods, which clip nothing, refuse it; a method gets noised numbers only; graphs,
 activations, weight rules and averagings are public plans and post-processing. An engine, a noise, a law, a sampling or
 an adversary is part of the mechanism, or of what is stated of it: installing one is trusting it as much as sottovoce.
-Baselines, data sets, partitions and metrics are for simulations (`sottovoce compare`), which are not private.
+Baselines, data sets, feature maps, partitions and metrics are for simulations (`sottovoce compare`), which are not
+private.
 """
 
 import re
@@ -47,6 +48,7 @@ TABLES = {
     "engine": "engine.job.ENGINES",
     "baseline": "experiments.baselines.BASELINES",
     "data set": "experiments.data.REAL",
+    "feature map": "experiments.data.FEATURE_MAPS",
     "partition": "experiments.data.PARTITIONS",
     "metric": "experiments.compare.metrics.METRICS",
 }
@@ -92,8 +94,8 @@ def register(kind: str, row: Any, name: str | None = None, *, check: bool = True
     kind : a key of `TABLES`: 'loss', 'graph', 'method', 'averaging', 'baseline', 'metric', …
     row : what the table holds: a `Loss`, an `Engine`, a `Baseline`, a function without arguments that gives one or two
         `Table` (data set), a function of scores and truth (metric), else a function of the choice's numbers (of a
-        graph, a method, a weight rule or a partition, whose first argument is the number of nodes, the ingredients,
-        the links of a round or a `Parting`)
+        graph, a method, a weight rule, a partition or a feature map, whose first argument is the number of nodes, the
+        ingredients, the links of a round, a `Parting` or the rows)
     name : how it is requested; by default the row's own name
     check : whether to run the check of its kind in `sottovoce.testing`, with its default numbers, and to refuse what
         fails it. A package that runs the check in its own tests may give False

@@ -3,9 +3,9 @@
 `sottovoce.register` runs the check of its kind (`CHECKS`), unless `check=False`.
 
 ``check_loss``, ``check_regularizer``, ``check_graph``, ``check_method``, ``check_engine``, ``check_weight_rule``,
-``check_averaging``, ``check_sampling`` and ``check_baseline`` take what is to be registered and raise `LawBroken` with
-the law and a counterexample, or return nothing. They draw points from a seed; the laws one by one (`LOSS_LAWS`,
-`REGULARIZER_LAWS`) take points of anybody's choice, as from Hypothesis.
+``check_averaging``, ``check_sampling``, ``check_baseline`` and ``check_feature_map`` take what is to be registered and
+raise `LawBroken` with the law and a counterexample, or return nothing. They draw points from a seed; the laws one by
+one (`LOSS_LAWS`, `REGULARIZER_LAWS`) take points of anybody's choice, as from Hypothesis.
 
 Passing them proves nothing; a row that breaks one is wrong.
 """
@@ -34,6 +34,7 @@ from sottovoce.problem.losses import LOSSES, Joint, Loss
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.regularizers import REGULARIZERS, Regularizer
 from sottovoce.problem.shards import Shards
+from sottovoce.registry import Chosen
 from sottovoce.run.build import prepare
 from sottovoce.run.spec import AlgorithmSpec, Spec
 
@@ -41,6 +42,7 @@ __all__ = [
     "check_averaging",
     "check_baseline",
     "check_engine",
+    "check_feature_map",
     "check_graph",
     "check_loss",
     "check_method",
@@ -499,6 +501,29 @@ def check_baseline(name: str) -> None:
         holds("a baseline's models are finite", np.all(np.isfinite(state.z)))
 
 
+def check_feature_map(features: Chosen[Any, Any] | str) -> None:
+    """Hold a registered feature map to being public: a function of each row by itself, the same every time.
+
+    Examples
+    --------
+    >>> check_feature_map("fourier(5)")
+    >>> from sottovoce.registry import Chosen
+    >>> check_feature_map(Chosen("centered", (), lambda X: X - X.mean(axis=0), "feature map"))
+    Traceback (most recent call last):
+    sottovoce.testing.LawBroken: a feature map sees each row by itself: not so
+    """
+    from sottovoce.experiments.data import FEATURE_MAPS  # which a run does not need
+
+    one = FEATURE_MAPS.read(features) if isinstance(features, str) else features
+    X = np.random.default_rng(0).normal(size=(9, 4)) / 4
+    mapped = np.asarray(one(X.copy()))
+    holds("a feature map gives a row for each row", mapped.ndim == 2 and len(mapped) == len(X), shape=mapped.shape)
+    holds("mapped rows are finite", np.all(np.isfinite(mapped)))
+    holds("a feature map is the same every time", np.array_equal(mapped, np.asarray(one(X.copy()))))
+    apart = np.concatenate([np.asarray(one(row[None].copy())) for row in X])
+    holds("a feature map sees each row by itself", np.allclose(mapped, apart, rtol=1e-9, atol=1e-12))
+
+
 CHECKS: dict[str, Callable[[str], object]] = {
     "loss": lambda name: None if LOSSES.make(name).targets == "classes" else check_loss(name, engines=["nodes"]),
     "regulariser": lambda name: check_regularizer(name, engines=["nodes"]),
@@ -509,6 +534,7 @@ CHECKS: dict[str, Callable[[str], object]] = {
     "averaging": check_averaging,
     "sampling": check_sampling,
     "baseline": check_baseline,
+    "feature map": check_feature_map,
 }
 """What `register` runs, by the kind of a choice: its check with its default numbers, on the engine that runs anything.
 There is none for a loss of several margins, nor for the other kinds."""

@@ -7,12 +7,13 @@ import math
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from scipy import stats
 
 from sottovoce.errors import DataError, SpecError
 from sottovoce.experiments.baselines import BASELINES, merged
 from sottovoce.experiments.compare.ranking import figure, summarize
 from sottovoce.experiments.compare.study import KEY, Point, Study, compare, nearly_equal
-from sottovoce.experiments.data import PARTITIONS, load
+from sottovoce.experiments.data import FEATURE_MAPS, PARTITIONS, load
 from sottovoce.experiments.table import save_rows
 from sottovoce.problem.losses import LOSSES
 from sottovoce.run.solve import solve
@@ -281,3 +282,31 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "runs" / "c-breast_cancer.png").stat().st_size > 10_000
     page = (tmp_path / "runs" / "c.html").read_text()
     assert len(page) < 3e6 and all(name in page for name in ("dsgd", "decor", "output"))
+
+
+def test_how_far_a_method_is_behind_is_paired_by_seeds():
+    """Student's interval of the differences of the same seeds; seeds that one of them lacks are left out."""
+    common = {"data": "d", "epsilon": 1.0, "adversary": "transcript", "tuned": False, "delta": 1e-5}
+    common |= {"true_epsilon": 1.0, "pure": False, "bytes": 0, "seconds": 0.0}
+    levels = {"first": [0.0, 5.0, 9.0], "second": [0.1, 5.2, 9.3, 20.0]}
+    rows = [common | {"algorithm": n, "seed": s, "objective": v} for n, vs in levels.items() for s, v in enumerate(vs)]
+    lines = {line.algorithm: line for line in summarize(rows)}
+    one, two = lines["first"], lines["second"]
+    assert math.isnan(one.behind.mean) and one.rank == 1 and not one.tied
+    found = stats.ttest_1samp([0.1, 0.2, 0.3], 0.0).confidence_interval(0.95)
+    assert (two.behind.low, two.behind.high) == pytest.approx((found.low, found.high)) and two.tied
+
+
+def test_a_feature_map_is_of_each_row_and_part_of_the_name(data):
+    mapped = data.mapped(FEATURE_MAPS.read("fourier(7, 0.5)"))
+    assert mapped.name == f"{data.name}, fourier(7, scale=0.5)" and mapped.records.X.shape == (len(data.y), 7)
+    again = data.mapped(FEATURE_MAPS.read("fourier(7, 0.5)"))
+    np.testing.assert_array_equal(mapped.records.X, again.records.X)  # a public seed
+    assert np.linalg.norm(mapped.records.X, axis=1).max() <= 1
+    # inner products are those of the Gaussian kernel, halved: 40,000 features, five deviations
+    X = data.records.X[:5]
+    many = FEATURE_MAPS.read("fourier(40000, 0.5)")(X)
+    apart = np.sum((X[:, None] - X[None, :]) ** 2, axis=-1)
+    np.testing.assert_allclose(many @ many.T, np.exp(-2 * apart) / 2, atol=5 * 0.5 / np.sqrt(40_000))
+    with pytest.raises(SpecError, match="give a row for each"):
+        data.mapped(lambda X: X[:-1])

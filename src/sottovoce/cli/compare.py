@@ -23,7 +23,7 @@ from sottovoce.experiments.baselines import BASELINES, make_baseline
 from sottovoce.experiments.compare.ranking import Line, figure, shown, summarize, tuned_words
 from sottovoce.experiments.compare.study import Study
 from sottovoce.experiments.compare.study import compare as run_study
-from sottovoce.experiments.data import MADE, PARTITIONS, REAL, Dataset, load, split
+from sottovoce.experiments.data import FEATURE_MAPS, MADE, PARTITIONS, REAL, Dataset, load, split
 from sottovoce.experiments.table import Row
 from sottovoce.figure import check_width, draw_as, read_formats
 from sottovoce.planner import PublicInputs as Known
@@ -57,6 +57,10 @@ def compare(
     partition: Annotated[
         list[str] | None,
         typer.Option("--partition", help=f"{PARTITIONS.usage}; several times (even)."),
+    ] = None,
+    feature_map: Annotated[
+        str | None,
+        typer.Option("--feature-map", help=f"A public map of each row: {FEATURE_MAPS.usage}, or a plug-in's."),
     ] = None,
     loss: Annotated[
         str | None, typer.Option("--loss", help="logistic, hinge, … (of a file train's; else logistic).")
@@ -99,8 +103,10 @@ def compare(
     rows, refused = list[Row](), dict[str, str]()
     read = LOSSES.read(loss or "logistic")
     ways = [PARTITIONS.read(text) for text in partition or ["even"]]
+    features = None if feature_map is None else FEATURE_MAPS.read(feature_map)
     for name in data or ["synthetic"]:
         dataset = _dataset(name, read, flags)
+        dataset = dataset if features is None else dataset.mapped(features)
         if dataset.records.groups is not None and partition:
             raise SpecError("the group column says whose each record is; leave --partition out")
         planned = _is_file(name) and read.targets == "binary"

@@ -23,7 +23,7 @@ from sottovoce.errors import DataError, SpecError
 from sottovoce.matrices import is_sparse
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.shards import Partition, Shards, by_group, dirichlet, even
-from sottovoce.registry import Choices, Chosen
+from sottovoce.registry import Choices, Chosen, check_count, check_real
 
 NODES = 20
 SIZES = ("tiny", "small", "full")
@@ -100,6 +100,24 @@ Examples
 EVEN = PARTITIONS.read("even")
 
 
+def _fourier(X: Any, features: int = 200, scale: float = 1.0, seed: int = 0) -> Any:
+    """Random Fourier features (Rahimi and Recht 2007) of a Gaussian kernel of this scale, from a public seed."""
+    count = check_count("the number of Fourier features", features, 10**6)
+    rng = np.random.default_rng(seed)
+    W = rng.normal(size=(X.shape[1], count)) / check_real("the scale of a kernel", scale, least=1e-6, most=1e6)
+    return np.cos(np.asarray(X @ W) + rng.uniform(0, 2 * np.pi, count)) / np.sqrt(count)
+
+
+FEATURE_MAPS = Choices.of_functions("feature map", {"fourier": _fourier})
+"""Public maps of rows: from (N, m) to (N, k), each row by itself. What comes out longer than 1 is scaled to 1.
+
+Examples
+--------
+>>> FEATURE_MAPS.read("fourier(2)")(np.zeros((1, 3))).shape
+(1, 2)
+"""
+
+
 @old_attributes
 @dataclass(frozen=True, eq=False)
 class Dataset:
@@ -157,6 +175,17 @@ class Dataset:
         """The same with every row within norm 1, each scaled by itself."""
         within = [replace(table, X=unit_rows(table.X)) for table in (self.records, self.held_out)]
         return replace(self, records=within[0], held_out=within[1])
+
+    def mapped(self, features: Chosen[Any, Any]) -> "Dataset":
+        """The same after a row of `FEATURE_MAPS`, with every row within norm 1; the map is part of the name."""
+        tables = []
+        for table in (self.records, self.held_out):
+            X = features(table.X)
+            if getattr(X, "ndim", 0) != 2 or X.shape[0] != table.n_records:
+                shape = getattr(X, "shape", type(X).__name__)
+                raise SpecError(f"feature map '{features}' made {shape} of {table.n_records} rows; give a row for each")
+            tables.append(replace(table, X=unit_rows(X), features=None))
+        return replace(self, name=f"{self.name}, {features}", records=tables[0], held_out=tables[1])
 
 
 def load(

@@ -41,6 +41,8 @@ class Line:
     rank: int
     tied: bool
     """Whether the paired differences to the one before it in the ranking do not distinguish them."""
+    behind: Interval
+    """What is ranked, less that of the one before it, seed by seed; not a number for the first."""
     objective: Interval
     suboptimality: Interval
     test_accuracy: Interval
@@ -92,10 +94,11 @@ def summarize(rows: list[Row]) -> list[Line]:
         groups.setdefault(group, {}).setdefault(row["algorithm"], []).append(row)
     lines = []
     for group in sorted(groups, key=lambda g: (*g[:3], _less(g[3]), g[4])):
-        before: list[Row] | None = None
+        before: list[Row] = []
         ranked = sorted(groups[group].items(), key=lambda item: float(np.mean(_losses(item[1]))))
         for rank, (name, mine) in enumerate(ranked, 1):
-            lines.append(_line(group, name, mine, rank, before is not None and _tied(before, mine)))
+            behind = _behind(before, mine)
+            lines.append(_line(group, name, mine, rank, rank > 1 and not behind.low > 0, behind))
             before = mine
     return lines
 
@@ -103,17 +106,14 @@ def summarize(rows: list[Row]) -> list[Line]:
 def _losses(rows: Sequence[Row]) -> Array:
     """What is ranked, the least first: the objective, or the share of wrong test records."""
     wrong = 1.0 - _column(rows, "test_accuracy")
-    return wrong if rows[0]["tuned"] and not np.any(np.isnan(wrong)) else _column(rows, "objective")
+    return wrong if rows and rows[0]["tuned"] and not np.any(np.isnan(wrong)) else _column(rows, "objective")
 
 
-def _tied(one: Sequence[Row], other: Sequence[Row]) -> bool:
-    """Whether the runs of the same seeds do not distinguish them."""
-    first, second = (dict(zip((r["seed"] for r in rows), _losses(rows), strict=True)) for rows in (one, other))
+def _behind(one: Sequence[Row], other: Sequence[Row]) -> Interval:
+    """By how much the runs of the same seeds put the second behind the first; not a number where none are paired."""
+    first, second = ({r["seed"]: loss for r, loss in zip(rows, _losses(rows), strict=True)} for rows in (one, other))
     seeds = sorted(set(first) & set(second))
-    if not seeds:
-        return True
-    apart = Interval.of([second[seed] - first[seed] for seed in seeds])
-    return not apart.low > 0
+    return Interval.of([second[seed] - first[seed] for seed in seeds]) if seeds else Interval(math.nan, math.nan, 0)
 
 
 def order(lines: Sequence[Line]) -> list[str]:
@@ -190,7 +190,7 @@ def _ends(found: Interval, column: str) -> tuple[float, float, float]:
     return found.mean, found.low, found.high
 
 
-def _line(group: Group, name: str, rows: list[Row], rank: int, tied: bool) -> Line:
+def _line(group: Group, name: str, rows: list[Row], rank: int, tied: bool, behind: Interval) -> Line:
     data, partition, epsilon, adversary, tuned = group
     figures = [name for name in Line.__dataclass_fields__ if name.startswith("test_")]
     found = {column: Interval.of(_column(rows, column)) for column in ("objective", "suboptimality", *figures)}
@@ -204,6 +204,7 @@ def _line(group: Group, name: str, rows: list[Row], rank: int, tied: bool) -> Li
         tuned=tuned,
         rank=rank,
         tied=tied,
+        behind=behind,
         true_epsilon=float(np.max(_column(rows, "true_epsilon"))),
         pure=all(row["pure"] for row in rows),
         bytes=float(np.mean(_column(rows, "bytes"))),
