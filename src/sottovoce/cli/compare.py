@@ -37,6 +37,9 @@ from sottovoce.problem.regularizers import l2
 from sottovoce.problem.shards import by_group, even
 from sottovoce.run.result import NOT_PRIVATE
 
+WAYS = f"{PARTITIONS.usage}; several times (even)."
+OUT = "A Parquet file: what it holds is not run again; a report and pictures go beside it."
+MAPS = f"A public map of each row: {FEATURE_MAPS.usage}, or a plug-in's."
 STOPPED = "stopped; started again with the same --out, a comparison goes on from here"
 
 
@@ -54,10 +57,7 @@ def compare(
     seeds: Annotated[int, typer.Option("--seeds", help="Runs of each, with seeds 0, 1, …")] = 10,
     epochs: Annotated[float, typer.Option("--epochs", help="Passes over the data, the same for all.")] = 10.0,
     nodes: Annotated[int, typer.Option("--nodes", help="How many nodes the records are partitioned over.")] = 20,
-    partition: Annotated[
-        list[str] | None,
-        typer.Option("--partition", help=f"{PARTITIONS.usage}; several times (even)."),
-    ] = None,
+    partition: Annotated[list[str] | None, typer.Option("--partition", help=WAYS)] = None,
     feature_map: Annotated[
         str | None,
         typer.Option("--feature-map", help=f"A public map of each row: {FEATURE_MAPS.usage}, or a plug-in's."),
@@ -81,12 +81,7 @@ def compare(
     engine: Annotated[str, typer.Option("--engine", help=f"auto, {', '.join(ENGINES)}.")] = "auto",
     figures: Annotated[str, typer.Option("--figures", help="png, pdf, svg, with commas between them.")] = "png",
     figure_width: Annotated[float | None, typer.Option("--figure-width", help="Of a figure, in inches.")] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", help="A Parquet file: what it holds is not run again; a report and pictures go beside it."
-        ),
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help=OUT)] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run algorithms side by side at an equal, true (ε, δ), and rank them for each adversary."""
@@ -103,10 +98,8 @@ def compare(
     rows, refused = list[Row](), dict[str, str]()
     read = LOSSES.read(loss or "logistic")
     ways = [PARTITIONS.read(text) for text in partition or ["even"]]
-    features = None if feature_map is None else FEATURE_MAPS.read(feature_map)
     for name in data or ["synthetic"]:
-        dataset = _dataset(name, read, flags)
-        dataset = dataset if features is None else dataset.mapped(features)
+        dataset = _dataset(name, read, flags, feature_map)
         if dataset.records.groups is not None and partition:
             raise SpecError("the group column says whose each record is; leave --partition out")
         planned = _is_file(name) and read.targets == "binary"
@@ -175,10 +168,15 @@ def _as_trained(dataset: Dataset, nodes: int, epsilon: float, delta: float) -> d
     return {"loss": problem.loss, "intercept": problem.intercept} | shrunk
 
 
-def _dataset(name: str, loss: Loss, flags: RecordFlags) -> Dataset:
-    """A set by its name, or a file as `train` would read it: by a schema, or clean numbers within their bound."""
-    if not _is_file(name):
-        return load(name, loss=loss)
+def _dataset(name: str, loss: Loss, flags: RecordFlags, feature_map: str | None) -> Dataset:
+    """A set by its name, or a file as `train` would read it, after a public map of its rows."""
+    features = None if feature_map is None else FEATURE_MAPS.read(feature_map)
+    found = load(name, loss=loss) if not _is_file(name) else _of_file(name, loss, flags)
+    return found if features is None else found.mapped(features)
+
+
+def _of_file(name: str, loss: Loss, flags: RecordFlags) -> Dataset:
+    """Read by a schema, or clean numbers within their bound."""
     records = flags.records(Path(name), loss, policy=SIMULATION)
     records.check_row_norms()
     if records.outputs > 1 or records.user_ids is not None:
