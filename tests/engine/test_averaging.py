@@ -10,6 +10,7 @@ from sottovoce.engine import ENGINES, compiled, reference
 from sottovoce.errors import SpecError
 from sottovoce.privacy.release import Gaussian
 from sottovoce.run.build import prepare
+from sottovoce.run.solve import solve
 from sottovoce.run.spec import AlgorithmSpec, Spec
 
 PAIRS = {"privacy__law": "pairs(10)", "privacy__adversary": "secret_pairs(1)"}
@@ -88,6 +89,31 @@ def test_every_node_ends_with_the_same_model_after_an_exact_mean(make_shards):
     for engine in ("reference", "nodes", "compiled"):
         (state,) = ENGINES[engine].run([job], [job.start()], 1, 20)
         assert np.array_equal(state.z, np.broadcast_to(state.z[0], state.z.shape))
+
+
+@pytest.mark.parametrize("case", [{}, {"method": "descent", "graph": "ring"}, {"activation": "matching(2)"}])
+def test_rounded_messages_end_the_same_in_every_engine_that_knows_them(make_shards, case):
+    """The compiled engine refuses it; the nodes engine rounds what it hears, one by one."""
+    ends, case = {}, EVERYONE | {"weights": "nodes"} | case
+    for averaging in ("gossip", "quantized(6)"):
+        job = job_of(case | {"averaging": averaging, "noise": "none"}, make_shards, 12)
+        ends[averaging] = [ENGINES[name].run([job], [job.start()], 1, 12)[0].z for name in ("reference", "nodes")]
+    one, other = ends["quantized(6)"]
+    np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+    assert not np.allclose(one, ends["gossip"][0], rtol=1e-6)
+    assert "averaging Quantized" in ENGINES["compiled"].refusal(job)
+
+
+def test_a_history_counts_the_bytes_of_rounded_messages(make_shards):
+    spec = Spec(AlgorithmSpec(4), seed=1).replace(network__activation="everyone", privacy__noise="gaussian(1)")
+    shards = make_shards(n=4, q=5)
+    sent = {}
+    for text in ("gossip", "quantized(4)"):
+        result = solve(spec.replace(network__averaging=text), shards)
+        sent[text] = result.history.last["bytes"], result.statement.epsilon
+    m = prepare(spec, shards).job.problem.m
+    assert sent["gossip"][0] == 4 * 12 * 8 * m and sent["quantized(4)"][0] == 4 * 12 * (-(-4 * m // 8) + 8)
+    assert sent["gossip"][1] == sent["quantized(4)"][1]  # post-processing costs no privacy
 
 
 def test_robust_averaging_is_refused_where_it_means_nothing(make_shards):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from sottovoce.errors import NetworkError
-from sottovoce.network import AVERAGINGS, Clipped, Exact, Gossip, Trimmed, beta, draw_schedule
+from sottovoce.network import AVERAGINGS, Clipped, Exact, Gossip, Quantized, Trimmed, beta, draw_schedule
 from sottovoce.network.activation import ACTIVATIONS
 from sottovoce.network.averaging import all_reduce, all_reduced
 from sottovoce.network.graphs import GRAPHS
@@ -163,6 +163,23 @@ def test_clipped_gossip_keeps_the_sum_and_nodes_follow_it(values, radius, unit, 
     assert np.all(np.linalg.norm(mixed - values, axis=1) <= radius * unit * (1 - np.diag(W)) + 1e-12)
 
 
+@given(Messages, st.integers(2, 32), st.sampled_from(["ring", "star", "complete"]))
+def test_rounded_gossip_keeps_the_sum_and_rounds_to_so_many_values(values, bits, graph):
+    """Nodes follow it, every coordinate is near its value, and a message has no more values than its bits can say."""
+    W = WEIGHTS.read("metropolis")(GRAPHS.read(graph)(len(values)).adjacency())
+    one = Quantized(bits)
+    mixed, known = one.mix(W, values), one.rounded(values)
+    np.testing.assert_allclose(mixed.sum(axis=0), values.sum(axis=0), atol=1e-11)
+    np.testing.assert_allclose(followed(one, W, values), mixed, atol=1e-12)
+    largest = np.abs(values).max(axis=1, keepdims=True)
+    assert np.all(np.abs(known - values) <= largest / (2**bits - 2) * (1 + 1e-9))
+    levels = known / np.where(largest > 0, largest, 1.0) * (2 ** (bits - 1) - 1)
+    assert np.allclose(levels, np.rint(levels), atol=1e-5) and np.all(np.abs(levels) <= 2 ** (bits - 1))
+    assert one.message_bytes(1000) == 125 * bits + 8 and Gossip().message_bytes(1000) == 8000
+    spread = np.abs(W).sum(axis=1).max() + 1
+    assert np.all(np.abs(mixed - W @ values) <= spread * largest.max() / (2**bits - 2) * (1 + 1e-9) + 1e-12)
+
+
 LIES = st.sampled_from([math.inf, -math.inf, math.nan, 1e308, -1e200, 1e9, 0.0, 7.0])
 
 
@@ -239,6 +256,7 @@ def test_refusals():
         ("clipped(0)", "finite length over 0"),
         ("clipped(-1)", "finite length over 0"),
         ("trimmed(0.5)", "whole number"),
+        ("quantized(1)", "2 to 32 bits, not 1"),
         ("clipped", r"malformed; write clipped\(radius\)"),
         ("all", "there is no averaging 'all'; write one of gossip"),
     ):
@@ -246,7 +264,7 @@ def test_refusals():
             AVERAGINGS.read(wrong)
 
 
-@pytest.mark.parametrize("text", ["gossip", "gossip(7)", "exact", "clipped(0.25)", "trimmed(2)"])
+@pytest.mark.parametrize("text", ["gossip", "gossip(7)", "exact", "clipped(0.25)", "trimmed(2)", "quantized(6)"])
 def test_what_is_written_is_read(text):
     assert str(AVERAGINGS.read(text)) == text
     spec = Spec(AlgorithmSpec(10)).replace(network__averaging=text)

@@ -158,7 +158,7 @@ class NetworkFlags:
     ] = None
     mixing: Annotated[str | None, option("--mixing", "metropolis, lazy, max_degree, uniform.", NETWORK)] = None
     averaging: Annotated[
-        str | None, option("--averaging", "gossip, gossip:5, exact, clipped:RADIUS, trimmed:1.", NETWORK)
+        str | None, option("--averaging", "gossip, gossip:5, exact, clipped:RADIUS, trimmed:1, quantized:8.", NETWORK)
     ] = None
     debias: Annotated[bool, option("--debias", "Correct for nodes that are active unequally often.", NETWORK)] = False
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from sottovoce._types import FLOAT_BYTES, Array
+from sottovoce._types import Array
 from sottovoce.errors import SpecError
 from sottovoce.network.graphs import Graph, positions
 from sottovoce.network.mixing import listed
@@ -90,7 +90,7 @@ def wall_clock(plan: Plan, latency: Latency | str, bandwidth: float = 1e7, compu
         raise SpecError(f"a bandwidth is over 0 and computing takes no less than 0 s, not {bandwidth} and {computing}")
     between = LATENCIES.read(latency) if isinstance(latency, str) else latency
     apart = between(plan.spec.network.graph(schedule.n))
-    sending = plan.method.width * plan.problem.m * FLOAT_BYTES / bandwidth
+    sending = schedule.averaging.message_bytes(plan.method.width * plan.problem.m) / bandwidth
     counts = np.diff(schedule.starts)
     seconds = np.full(schedule.T, float(computing))
     for number, W in enumerate(schedule.patterns):

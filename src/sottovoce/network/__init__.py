@@ -1,7 +1,7 @@
 """Assumption 2: who is linked with whom, who speaks in a round, and how fast they come to agree."""
 
 from sottovoce.network.activation import ACTIVATIONS, Edges, Everyone, Matching, Nodes, Ticks
-from sottovoce.network.averaging import AVERAGINGS, Clipped, Exact, Trimmed
+from sottovoce.network.averaging import AVERAGINGS, Clipped, Exact, Quantized, Trimmed
 from sottovoce.network.graphs import GRAPHS, Graph
 from sottovoce.network.mixing import WEIGHTS, Averaging, Exchange, Gossip, beta
 from sottovoce.network.schedule import Schedule, draw_schedule
@@ -21,6 +21,7 @@ __all__ = [
     "Graph",
     "Matching",
     "Nodes",
+    "Quantized",
     "Schedule",
     "Ticks",
     "Trimmed",

@@ -1,4 +1,4 @@
-"""What becomes of the messages of a round: gossip, the exact mean, or a mean that bounds what liars can do.
+"""What becomes of the messages of a round: gossip, the exact mean, a mean that bounds what liars can do, fewer bits.
 
 What an averaging is to everybody else, and plain gossip, stand in `mixing`; here are the others, and the table. All of
 it is post-processing of what was released, by a public plan.
@@ -19,8 +19,14 @@ it is post-processing of what was released, by a public plan.
   liars among them, each coordinate stays between the least and the largest that honest nodes have sent. The mean of all
   is not kept: the rest is biased wherever values are skewed, and a node heard less often than others counts less.
 
-The last two are no doubly stochastic matrices; β and all that stands on it are then those of W, of a run in which
-nothing is cut. A lie that is no longer than honest noise cannot be distinguished from it: see docs/algorithms.md.
+- `Quantized(bits)`: z_i = s_i + Σ_j w_ij (Q(s_j) − Q(s_i)), where Q rounds a message to so many bits a coordinate: to
+  the nearest of 2^bits − 1 equally spaced values between ± its largest coordinate, which is sent along. Each node
+  knows its own s_i whole. While W is symmetric the sum of all states is kept, whatever Q does; each coordinate of Q(s)
+  is off by at most max|s|/(2^bits − 2). Nothing is remembered from round to round, and Q draws no random numbers.
+
+The last three are no doubly stochastic matrices; β and all that stands on it are then those of W, of a run in which
+nothing is cut or rounded. A lie that is no longer than honest noise cannot be distinguished from it: see
+docs/algorithms.md.
 
 Adding one: a class like those below, and a row of `AVERAGINGS`.
 """
@@ -32,12 +38,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from sottovoce._types import Array
+from sottovoce._types import FLOAT_BYTES, Array
 from sottovoce.errors import NetworkError
 from sottovoce.network.graphs import Graph
 from sottovoce.network.mixing import Averaging, Exchange, Gossip, Weights, linked, listed, whole, with_all
 from sottovoce.network.wide import Wide
 from sottovoce.registry import Choices, write
+
+MOST_BITS = 32
+"""Of a coordinate of a rounded message."""
 
 
 @dataclass(frozen=True)
@@ -281,8 +290,62 @@ class Trimmed(Averaging):
         return self._middle(np.stack(values))[None]
 
 
+@dataclass(frozen=True)
+class Quantized(Averaging):
+    """Gossip of messages that are rounded to some bits a coordinate.
+
+    Examples
+    --------
+    >>> Quantized(2).mix(np.full((2, 2), 0.5), np.array([[1.0, 0.25], [-1.0, 0.75]])).tolist()
+    [[0.0, 0.75], [0.0, 0.25]]
+    >>> Quantized(4).message_bytes(100), Gossip().message_bytes(100)
+    (58, 800)
+    """
+
+    bits: int = 8
+    linear: ClassVar[bool] = False
+    on_the_wire: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Three values at least, and fewer bits than a number has."""
+        if not isinstance(self.bits, int) or not 2 <= self.bits <= MOST_BITS:
+            raise NetworkError(f"a coordinate is rounded to 2 to {MOST_BITS} bits, not {self.bits!r}")
+
+    def __str__(self) -> str:
+        return write("quantized", self.bits)
+
+    def rounded(self, messages: Array) -> Array:
+        """Q of each row."""
+        apart = messages.reshape(len(messages), -1)
+        step = np.max(np.abs(apart), axis=1, initial=0.0, keepdims=True) / (2 ** (self.bits - 1) - 1)
+        levels = np.rint(np.divide(apart, step, out=np.zeros_like(apart), where=step > 0))
+        return np.asarray((levels * step).reshape(messages.shape))
+
+    def mix(self, W: Weights, messages: Array, unit: float = 1.0) -> Array:
+        """Each row, and by how much the others' rounded ones differ from its own."""
+        known = self.rounded(messages)
+        return messages + (W @ known - known)
+
+    def exchanges(self, W: Weights, place: int) -> tuple[Exchange, ...]:
+        """With all neighbors, once."""
+        return (with_all(W, place),) if linked(W)[place] else ()
+
+    def combine(self, me: int, exchange: Exchange, mine: Array, heard: Mapping[int, Array], unit: float = 1.0) -> Array:
+        """One's own, and the rounded differences of those heard."""
+        own, total = self.rounded(mine), mine.copy()
+        for peer in sorted(heard):
+            total += exchange.row[peer] * (self.rounded(heard[peer]) - own)
+        return total
+
+    def message_bytes(self, numbers: int) -> int:
+        """The bits of all coordinates, and the largest one."""
+        return -(-self.bits * numbers // 8) + FLOAT_BYTES
+
+
 AVERAGINGS: Choices[Averaging] = Choices(
-    "averaging", {"gossip": Gossip, "exact": Exact, "clipped": Clipped, "trimmed": Trimmed}, NetworkError
+    "averaging",
+    {"gossip": Gossip, "exact": Exact, "clipped": Clipped, "trimmed": Trimmed, "quantized": Quantized},
+    NetworkError,
 )
 """Every averaging by name.
 

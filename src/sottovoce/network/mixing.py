@@ -26,7 +26,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce._types import Array, IntArray
+from sottovoce._types import FLOAT_BYTES, Array, IntArray
 from sottovoce.errors import NetworkError
 from sottovoce.network.activation import LIMIT, Activation, Periodic
 from sottovoce.network.graphs import DIRECTED, WIDE, Graph
@@ -215,6 +215,8 @@ class Averaging(ABC):
     """Whether it is a matrix, `weights`, that everybody's messages are multiplied by."""
     bears_gaps: ClassVar[bool] = True
     """Whether an edge may be left out of a round by both of its ends, and the sum of all states is still kept."""
+    on_the_wire: ClassVar[bool] = True
+    """Whether real nodes can do it: their messages hold numbers of eight bytes."""
 
     def check(self, graph: Graph, rule: str) -> None:
         """Refuse a graph, or a weight rule (its name), with which it makes no sense."""
@@ -259,6 +261,10 @@ class Averaging(ABC):
     def messages(self, W: Weights) -> int:
         """How many messages cross a link in a round."""
         return W.links if isinstance(W, Wide) else int(np.count_nonzero(W) - np.count_nonzero(np.diag(W)))
+
+    def message_bytes(self, numbers: int) -> int:
+        """How long a message of so many numbers is, without framing."""
+        return numbers * FLOAT_BYTES
 
     def pace(self, second: float) -> float:
         """β of a round that is always the same, whose W has this second eigenvalue."""

@@ -125,6 +125,10 @@ class Run:
                 f"real nodes exchange one message a round, but '{self.spec.algorithm.method}' needs several"
             )
         averaging = made.schedule.averaging
+        if not averaging.on_the_wire:
+            raise SpecError(
+                f"real nodes send 64 bits a number; averaging '{averaging}' is for simulations, leave it out"
+            )
         if self.skip_after is not None and not averaging.bears_gaps:
             raise SpecError(
                 f"averaging '{averaging}' needs every edge of its round: with one left out, what nodes hold would not "

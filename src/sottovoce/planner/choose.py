@@ -14,7 +14,6 @@ import numpy as np
 
 from sottovoce import limits
 from sottovoce._renamed import old_arguments, old_attributes
-from sottovoce._types import FLOAT_BYTES
 from sottovoce.algorithm.method import ALL, COUNTED, SEQUENCES, Sequence, constant
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.network.activation import ACTIVATIONS, Activation, Everyone, Matching
@@ -516,7 +515,7 @@ def _plan(inputs: PublicInputs, given: dict[str, Any], scale: _Scale, network: _
     foreseen = float(predict.loss(reach, c, inputs.features, releases)) + (APART if network.beta > 0 else 0.0)
     if _faint(inputs) and not {"h", "alpha", "gamma"} & set(given):
         reach = max(reach, min(MARGIN / c, _longest(inputs) * releases))
-    sent = network.messages * T * inputs.m * FLOAT_BYTES
+    sent = network.messages * T * network.averaging.message_bytes(inputs.m)
     noise = c * scale.lipschitz * inputs.weight
     way = network.averaging, ratio, network.waits
     return Plan(network.activation, sampling, T, reach / scale.reach, noise, foreseen, sent, *way)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sottovoce._types import FLOAT_BYTES, Array, IntArray
+from sottovoce._types import Array, IntArray
 from sottovoce.algorithm import bounds
 from sottovoce.algorithm.method import StepSizes, prefix_sums
 from sottovoce.network.activation import Activation
@@ -97,7 +97,7 @@ def plan_cost(spec: Spec, sizes: IntArray, m: int, epsilon: float) -> PlanCost:
         # no term of the sum over all rounds that the theorem bounds is negative: a part of them sums to no more
         bound=bounds.theorem2(setting, steps, T, "sharper") * float(steps.A[T] / steps.W[T]),
         messages=links * T,
-        bytes=links * T * m * FLOAT_BYTES,
+        bytes=links * T * spec.network.averaging.message_bytes(m),
     )
 
 

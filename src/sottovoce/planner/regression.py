@@ -244,7 +244,7 @@ def _descent(inputs: PublicInputs, given: dict[str, Any], in_units: bool) -> For
     best = Foreseen(math.inf, 0, 0.0)
     for T in [int(given["rounds"])] if "rounds" in given else _rounds(inputs):
         releases = max(1.0, network.iota * T)
-        sent = network.messages * T * inputs.m * FLOAT_BYTES
+        sent = network.messages * T * network.averaging.message_bytes(inputs.m)
         for clip in clips:
             step, c = longest_step(inputs.loss, row, clip), noise * clip / unit * row
             for counted in TAILS if releases >= 2 else (1.0,):

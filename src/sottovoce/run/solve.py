@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sottovoce._renamed import old_arguments, old_attributes
-from sottovoce._types import FLOAT_BYTES, Array, IntArray
+from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.method import State
 from sottovoce.engine import ENGINES, Engine, choose
 from sottovoce.errors import SpecError
@@ -399,7 +399,7 @@ def observations(prepared: Sequence[Prepared], seen: Snapshot, f_star: Sequence[
                 test_accuracy=float(tests[r]),
                 consensus_error=float(apart[r]),
                 messages=messages,
-                bytes=messages * p.job.method.width * problem.m * FLOAT_BYTES,
+                bytes=messages * p.job.schedule.averaging.message_bytes(p.job.method.width * problem.m),
             )
         )
     return rows
