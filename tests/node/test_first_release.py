@@ -11,7 +11,7 @@ from sottovoce.engine import ENGINES
 from sottovoce.errors import PeerTimeout, StoreError
 from sottovoce.features import Additive
 from sottovoce.node import ledger, transport
-from sottovoce.node.bounds import longest_first
+from sottovoce.node.bounds import longest_one_shot
 from sottovoce.node.message import size_of
 from sottovoce.node.node import DurableNode
 from sottovoce.node.store import Store
@@ -149,7 +149,7 @@ def check(run, root, ends, tables, wire):
         opened = store.ledger.opened(run.digest)
         assert opened["messages"] == len(rows) and opened["event"]["before"] is not None
         assert store.verify() == []
-        kept = run.first.query.finish(run.first.noisy(store.load(run.digest).mean))
+        kept = run.first.query.finish(run.first.noisy(store.load(run.digest).means[0]))
         assert same(kept, expected_map)  # to the last bit
         store.close()
     return expected_map
@@ -327,7 +327,7 @@ def test_a_second_release_is_a_fault_of_the_ledger(tmp_path):
 def test_what_is_longer_than_any_honest_release_is_refused():
     run = run_with()
     first = run.first
-    bound, width = longest_first(first), first.query.width
+    bound, width = longest_one_shot(first), first.query.width
     assert run.bound(0, run.step(0)) == bound and run.shape_at(run.step(0)) == (1, width)
     assert size_of(run.shape_at(1)) != size_of(run.shape_at(2)) and run.at(1) == (0, 0) and run.at(2) == (1, 0)
     rng = np.random.default_rng(0)

@@ -55,10 +55,6 @@ def test_another_process_derives_the_same_plan(tmp_path):
         ({"network__averaging": "quantized(8)"}, r"64 bits a number; averaging 'quantized\(8\)' is for simulations"),
         ({"privacy__law": "pairs(2.0)", "privacy__adversary": "secret_pairs"}, "how many of them may collude"),
         (
-            {"privacy__balance": "balance(0.1)", "privacy__noise": "private(1)", "problem__intercept": 0.25},
-            "cannot release counts of scores after the last round",
-        ),
-        (
             {
                 "privacy__moments": "moments(0.1)",
                 "privacy__noise": "private(1)",

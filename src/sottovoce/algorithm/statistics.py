@@ -121,6 +121,10 @@ class Statistics:
         rows = [first if np.allclose(z, state.z[0], rtol=0.0, atol=size) else self.fit(z).x for z in state.z]
         return np.stack(rows)
 
+    def longest_model(self, statistics: float) -> float:
+        """How long a model can be that is solved from statistics no longer than this; infinite without noise."""
+        return self.known(np.zeros(self.numbers)).longest(statistics, self.problem.h)
+
     def passes(self, state: State) -> float | None:
         """One."""
         return 1.0

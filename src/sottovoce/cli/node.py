@@ -240,6 +240,7 @@ def _result(mine: DurableNode, outcome: Outcome, seconds: float) -> Result:
         history=History(),
         statement=mine.statement,
         public=mine.public | Public(skips=outcome.skips),
+        statistics=mine.statistics,
         classes=cast(Any, run.schema.label.classes),
         features=run.schema.features,
         nodes=(mine.name,),

@@ -7,7 +7,7 @@ server. At the end every site keeps the model, its statement and the schema in i
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -96,16 +96,17 @@ class ConsortiumNode:
     def progress(self) -> dict[str, Any]:
         """How far this node is; rounds and who speaks in them are public."""
         left = self.node.rounds
-        t = at = int(left[0]) if len(left) else self.run.T + 1
+        t = at = int(left[0]) if len(left) else self.node.exchange
         late, seconds = self._gathering() or ((), 0.0)
         with suppress(SottovoceError):  # an error of the run ends this node, and its state says so
             if not late:
                 late, seconds = self.transport.waiting(t)
             if not late:
                 at, (late, seconds) = 0, self.transport.greeting()
+        at = min(at, self.run.T + 1)  # what follows the last round is shown as the round after it
         waits = {"round": at, "for": self.run.nodes[late[0]], "seconds": round(seconds, 1)} if late else None
         state = shown(self.node.state, seconds if late else 0.0)
-        return {"round": t - 1, "rounds": self.run.T, "waits": waits, "state": state.value}
+        return {"round": min(t - 1, self.run.T), "rounds": self.run.T, "waits": waits, "state": state.value}
 
     def _report(self) -> dict[str, Any]:
         """For the site itself: how far it is, and what it has exchanged with each peer."""
@@ -141,7 +142,10 @@ class ConsortiumNode:
             raise NetworkError("the mean of all models is not finite: a site sent numbers of no ordinary size; refused")
         count = None if self.examiner is None else self.examiner.count(mean)
         public = self.node.public | Public(skips=outcome.skips)
-        folder = save_results(self.kit, self.store.path, self.agreement, models, seconds, public)
+        about = environment(ENGINE, seconds)
+        folder = save_results(
+            self.kit, self.store.path, self.agreement, models, public, about, statistics=self.node.statistics
+        )
         log.info("the model and its statement are in %s", folder)
         message, seal = self._model_message(), self.node.envelope.seal
         others = (i for i in range(self.run.n) if i != self.number)
@@ -241,7 +245,15 @@ def own_records(
     return node, examiner
 
 
-def save_results(kit: Path, state: Path, agreement: Agreement, models: Array, seconds: float, public: Public) -> Path:
+def save_results(
+    kit: Path,
+    state: Path,
+    agreement: Agreement,
+    models: Array,
+    public: Public,
+    about: Mapping[str, Any],
+    statistics: Array | None = None,
+) -> Path:
     """What a site keeps: a `Result` for `sottovoce predict` and `sottovoce account --verify`, statement and schema."""
     run, made = agreement.run, statement(agreement)
     result = Result(
@@ -253,7 +265,8 @@ def save_results(kit: Path, state: Path, agreement: Agreement, models: Array, se
         classes=agreement.schema.label.classes,
         features=agreement.schema.features,
         nodes=run.nodes,
-        environment=environment(ENGINE, seconds),
+        environment=dict(about),
+        statistics=statistics,
         scale=run.scale,
     )
     schema = {SCHEMA_FILE: (kit / "local" / agreement.schema_file).read_bytes()}

@@ -33,6 +33,7 @@ from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.descent import Descent, Mixup, Stale
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import Method
+from sottovoce.algorithm.statistics import Statistics
 from sottovoce.algorithm.synchronous import Muffliato, Scaffold, Tracking
 from sottovoce.errors import SpecError
 from sottovoce.network.mixing import Averaging
@@ -49,7 +50,7 @@ SUMMED = 1e-12
 
 
 def longest_messages(method: Method, release: Release, sizes: IntArray, m: int) -> Array:
-    """B_t of rounds 1 … T."""
+    """B_t of rounds 1 … T, of releases of m numbers."""
     grows = _GROWTH.get(type(method))
     if grows is None or method.exchanges > 1:
         raise SpecError(
@@ -64,17 +65,19 @@ def longest_messages(method: Method, release: Release, sizes: IntArray, m: int) 
 
 def longest_model(method: Method, messages: Array, m: int) -> float:
     """What no honest node's final model passes, whatever is mixed that is within the bounds of messages."""
+    if isinstance(method, Statistics):
+        return method.longest_model(float(messages[-1]))
     if not isinstance(method, DualAveraging):
         return float(messages[-1])
     still = [float(np.linalg.norm(method.x(np.zeros((1, m)), t))) for t in range(1, method.T + 1)]
     return float(np.max(np.array(still) + messages / method.modulus))  # argmin moves by at most |Δz| over the modulus
 
 
-def longest_first(first: OneShotRelease[Any]) -> float:
-    """No node's release before the first round is longer, but for a chance of 2⁻⁴⁰."""
-    release, n, width = first.release, len(first.sizes), first.query.width
+def longest_one_shot(once: OneShotRelease[Any]) -> float:
+    """No node's release of this query is longer, but for a chance of 2⁻⁴⁰."""
+    release, n, width = once.release, len(once.sizes), once.query.width
     noises = np.asarray(release.sigma) * units(release, n, 1) * tail(release.law.unit, width, CHANCE / n)
-    return ROUNDING * (first.query.longest + float(noises.max()))
+    return ROUNDING * (once.query.longest + float(noises.max()))
 
 
 def longest_releases(method: Method, release: Release, sizes: IntArray, m: int) -> Array:
@@ -164,6 +167,10 @@ def _descent(method: Any, r: Array, m: int) -> Array:
     return np.cumsum(method.eta * r + _at_zero(method, m))
 
 
+def _statistics(method: Statistics, r: Array, m: int) -> Array:
+    return r
+
+
 def _at_zero(method: Any, m: int) -> float:
     """‖prox_{ηh}(0)‖: zero but where h keeps away from zero, and then the same for every η."""
     return max(float(np.linalg.norm(method.prox(np.zeros((1, m)), float(eta)))) for eta in method.eta[[0, -1]])
@@ -187,4 +194,5 @@ _GROWTH: dict[type, Callable[..., Array]] = {
     Muffliato: _descent,
     Tracking: _tracking,
     Scaffold: _scaffold,
+    Statistics: _statistics,
 }

@@ -166,7 +166,7 @@ class Links:
         secret: bytes,
     ) -> None:
         self.run, self.me, self.envelope, self._n = run, me, envelope, run.n
-        self.last = run.step(run.T + 1) - 1
+        self.last = run.last
         """The last step."""
         self._released, self._secret, self._digest, self._mark = released, secret, run.digest, run.mark
         self._proving = _proving(secret, run.digest)
@@ -175,7 +175,7 @@ class Links:
         """Every node that this one ever speaks with, and at which steps it speaks."""
         self.hears = {j: heard for j, (_, heard) in met.items()}
         """And at which steps each of them does."""
-        largest = max(size_of(run.shape_at(1)), size_of(run.shape))
+        largest = size_of(run.longest_shape)
         self._when = {j: frozenset(steps) for j, steps in self.peers.items()}
         self._whence = {j: frozenset(steps) for j, steps in self.hears.items()}
         self._whom: dict[int, list[int]] = {}
@@ -558,8 +558,8 @@ class Links:
         else:
             got[t] = self._unkept[peer][t] = digest
         box[t] = payload
-        if t >= latest:
-            at, part = run.at(t)
+        at, part = run.at(t)
+        if t >= latest and not (part and at > run.T):  # a final model is nothing that an old copy could release again
             self._seen[peer], self._latest[peer] = Mark(at, digest.hex(), proof.hex(), part), t
 
     def _untimely(self, peer: int, what: str) -> Refused:

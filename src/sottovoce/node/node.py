@@ -9,10 +9,14 @@ down with its row in the ledger, then sent to every other node; the mean of all 
 the first round, and the public map that follows from it is made again from that. Where the averaging takes several
 exchanges a round, what is passed on in each is written down before it is seen, too, and a restart goes on from the last
 of them. These are no releases, but functions of messages that were sent before.
+
+Where counts of scores follow the last round (`run.private_threshold`), nodes exchange their models first, since scores
+are those of the mean of all models; then every node releases its counts, twice, as it releases in round 0.
 """
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -50,7 +54,9 @@ from sottovoce.privacy.composite_events import read_event
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.objective import Problem
 from sottovoce.run.build import Map, make_problem
+from sottovoce.run.one_shot import OneShotRelease
 from sottovoce.run.plan import Public
+from sottovoce.run.private_threshold import Scored, last_queries
 from sottovoce.secure.generator import Generator, Purpose
 
 LONG_PARTING, SHORT_PARTING = 5.0, 1.0
@@ -101,8 +107,10 @@ class DurableNode(Node):
         self.fingerprint, self.sequence = node_keys.fingerprints(store.secret, problem.shards)
         saved = store.enter(run.digest, run.name, name, run.nodes, (self.sequence, self.fingerprint), -run.before)
         self._map: Map | None = None
-        if saved.mean is not None:
-            self._use(saved.mean)
+        self.original, self._means = problem, dict(saved.means)
+        """Its records as they came, where those of the rounds are mapped; and what is known of all nodes' beside."""
+        if 0 in self._means:
+            self._use(self._means[0])
         self._state, self._round = self._restored(saved.state), saved.round
         self._pending = dict(saved.outbox)
         self._cost = run.event(me), run.spec.privacy.adversary
@@ -212,6 +220,11 @@ class DurableNode(Node):
         rounds = self.run.rounds(self.number)
         return rounds[rounds > self._round]
 
+    @property
+    def exchange(self) -> int:
+        """The next exchange after the last round, where rounds are over."""
+        return max(self._round, self.run.T) + 1
+
     def take_part(self, leave: bool = True) -> Outcome:
         """Greet the peers, take part in every round that is left, and stay until all peers are done.
 
@@ -230,6 +243,7 @@ class DurableNode(Node):
             if self._round < 0:
                 self._release_first()
             self.take_turns(self._state, self.rounds)
+            self._release_last()
             self.finish()
             self._enter(RunState.FINISHING)
             outcome = Outcome(self.model(), self.drain(), self.skips.count)
@@ -276,9 +290,10 @@ class DurableNode(Node):
         """Return what this run has released and cost so far, as a clause."""
         event, statement = self._cost[0], self.statement
         made = sum(row.kind == "release" and row.run == self.run.digest for row in self.store.rows())
-        before = self.run.before
-        planned = event.rounds + before
-        epsilon = compute_epsilon([event.after(max(0, made - before))], statement.delta).epsilon if made else 0.0
+        outside = self.run.outside
+        planned = event.rounds + outside
+        rounds = min(event.rounds, max(0, made - self.run.before))  # what is outside them counts with the first
+        epsilon = compute_epsilon([event.after(rounds)], statement.delta).epsilon if made else 0.0
         return (
             f"this node released {made} of {planned} messages, ε = {epsilon:.4g} at δ = {statement.delta:g} "
             f"against '{statement.adversary}'"
@@ -321,22 +336,86 @@ class DurableNode(Node):
 
     def _release_first(self) -> None:
         """Release what comes before the first round, once, and keep the mean of what all nodes released."""
-        run, me, first = self.run, self.number, self.run.first
+        first = self.run.first
         assert first is not None
-        own = first.secured(run.first_draws(me, self.problem, *self._keys), np.array([me]))
-        payload, own = self.release_message(0, own)
-        others = [peer for peer in range(run.n) if peer != me]
-        heard = self.transport.exchange(0, payload, others)
-        every = [own if i == me else self.decode(heard[i], own) for i in range(run.n)]
-        mean = first.weights @ np.concatenate(every)
+        self._use(self._release_once(first, 0))
+        self._round = 0
+        self.links.mixed(self.run.step(1) - 1)
+
+    def _release_once(self, once: OneShotRelease[Any], t: int) -> Array:
+        """Release a query of all records, as they came, and keep the mean of what all nodes released."""
+        me = np.array([self.number])
+        own = once.secured(self.run.once_draws(once, self.number, self.original, *self._keys), me)
+        every = self._from_all(t, *self.release_message(t, own))
+        return self._keep_mean(t, once.weights @ every)
+
+    def _from_all(self, t: int, payload: bytes, own: Array) -> Array:
+        """(n, width) what every node sends in an exchange of all with all."""
+        me, n = self.number, self.run.n
+        heard = self.transport.exchange(t, payload, [peer for peer in range(n) if peer != me])
+        return np.concatenate([own if i == me else self.decode(heard[i], own) for i in range(n)])
+
+    def _keep_mean(self, t: int, mean: Array) -> Array:
+        """Write down what a restart goes on from, after an exchange outside the rounds."""
         seen, signed = self.links.seen, self.links.signed()
         with self.store.transaction():
-            self.store.keep_state(run.digest, 0, self._state._asdict(), seen)
-            self.store.keep_vouchers(run.digest, *signed)
-            self.store.keep_mean(run.digest, mean)
-        self._use(mean)
-        self._round = 0
-        self.links.mixed(run.step(1) - 1)
+            self.store.keep_state(self.run.digest, t, self._state._asdict(), seen)
+            self.store.keep_vouchers(self.run.digest, *signed)
+            self.store.keep_mean(self.run.digest, t, mean)
+        self._means[t] = mean
+        return mean
+
+    def _release_last(self) -> None:
+        """Exchange models, and release the counts of their mean's scores, one part after the other, each once."""
+        T = self.run.T
+        if not self.run.after:
+            return
+        self._round = max(self._round, T)
+        for t in range(self._round + 1, T + self.run.after + 1):
+            if t == T + 1:
+                own = self.method.average(self._state, T)
+                every = self._from_all(t, self._passed.get((t, 1)) or self._show_model(t, own), own)
+                self._keep_mean(t, every.mean(axis=0))
+            else:
+                self._release_once(self._counted(t), t)
+            self._round = t
+            self.links.mixed(min(self.run.step(t + 1), self.links.last) - 1)
+
+    def _show_model(self, t: int, model: Array) -> bytes:
+        """Write the final model down, with the last state; afterwards it may be seen."""
+        with self.store.transaction():
+            self.store.keep_state(self.run.digest, self.run.T, self._state._asdict(), self.links.seen)
+        return self.forward(t, 1, model)
+
+    def _counted(self, t: int) -> OneShotRelease[Any]:
+        """What is released in a round after the last: of the scores of these records."""
+        once = self.run.once_in(t)
+        assert once is not None
+        scored = self._scored
+        return replace(once, query=scored.where() if t == self.run.T + 2 else scored.classes(self._edges))
+
+    @cached_property
+    def _scored(self) -> Scored:
+        """Of these records, as they came, under the mean of all nodes' models."""
+        mean = self._means[self.run.T + 1][None, :]
+        model = mean if self._map is None else self._map.inverse_transform(mean)
+        return Scored.of(self.run.spec, self.original.shards, model[0])
+
+    @property
+    def _edges(self) -> Array:
+        """Between the cells of the second part."""
+        where = self.run.last_releases[0]
+        return np.asarray(where.query.finish(where.noisy(self._means[self.run.T + 2])))
+
+    @property
+    def moved(self) -> float:
+        """What is added to every score after the last round; 0 where nothing was counted, or not yet."""
+        last = self.run.T + self.run.after
+        if not self.run.after or last not in self._means:
+            return 0.0
+        release = self.run.last_releases[-1]
+        query = last_queries(self.run.spec.privacy.balance, np.empty(0), self._edges)[-1]
+        return self._scored.moved(query.finish(release.noisy(self._means[last])))
 
     def turn(self, state: State, t: int) -> State:
         """Take part in one round."""
@@ -408,7 +487,7 @@ class DurableNode(Node):
         with self.store.transaction():
             if not self._opened:
                 self._check_affordable()  # others may have opened runs on these records since
-                messages = self.run.before + len(self.run.rounds(self.number))
+                messages = self.run.outside + len(self.run.rounds(self.number))
                 detail = budget.opening(
                     self.run.name,
                     self.name,
@@ -442,13 +521,20 @@ class DurableNode(Node):
     def model_bound(self) -> float:
         """Return a bound on the norm of a final model, whoever sends it."""
         bound = self.run.model_bound
-        return bound if self._map is None else self._map.longest(bound)
+        bound = bound if self._map is None else self._map.longest(bound)
+        return bound + (abs(self.moved) / self.run.spec.problem.intercept if self.moved else 0.0)
 
     @property
     def public(self) -> Public:
         """The public numbers of the run at this node."""
         found = self.run.plan.public | Public(run=self.run.digest, schedule_seed=self.run.spec.seed)
-        return found if self._map is None else found | self._map.public()
+        found = found if self._map is None else found | self._map.public()
+        return found | Public(moved=self.moved) if self.moved else found
+
+    @property
+    def statistics(self) -> Array | None:
+        """What all nodes released on average, where those were statistics."""
+        return self._state.z[0] if self.method.released.numbers else None
 
     def finish(self) -> None:
         """Write the last state down and close the run in the ledger."""
@@ -475,6 +561,9 @@ class DurableNode(Node):
         """x̃_i at the end: a function of released messages only, so that it costs nothing to publish it."""
         model = self.method.average(self._state, self.run.T)[0]
         model = model if self._map is None else self._map.inverse_transform(model)
+        if self.moved:
+            model = np.array(model)
+            model[-1] += self.moved / self.run.spec.problem.intercept
         if not np.all(np.isfinite(model)):
             raise NetworkError(
                 f"the model of node '{self.name}' is not finite: steps are too long, or a peer sent huge "

@@ -47,11 +47,11 @@ import numpy as np
 from sottovoce._types import Array, IntArray
 from sottovoce.bounded import read_toml
 from sottovoce.data.schema import Schema, plain_schema, read_schema
-from sottovoce.engine.secure import ExactSums, hindrance
+from sottovoce.engine.secure import exact_sums, hindrance
 from sottovoce.errors import SottovoceError, SpecError
 from sottovoce.features import Additive
 from sottovoce.network.mixing import listed
-from sottovoce.node.bounds import longest_first, longest_messages, longest_model, partial_shares
+from sottovoce.node.bounds import longest_messages, longest_model, longest_one_shot, partial_shares
 from sottovoce.node.keys import Ahead
 from sottovoce.node.message import RUN
 from sottovoce.node.message import VERSION as WIRE
@@ -64,6 +64,7 @@ from sottovoce.registry import Field
 from sottovoce.run.build import Map, one_shot_of
 from sottovoce.run.one_shot import OneShotRelease
 from sottovoce.run.plan import Plan, Request, plan_public
+from sottovoce.run.private_threshold import last_queries
 from sottovoce.run.scale import AS_IT_IS, Scale
 from sottovoce.run.spec import Spec
 from sottovoce.secure.generator import Generator, Purpose
@@ -140,20 +141,10 @@ class Run:
                 "real nodes share seeds in pairs only where it is said how many of them may collude; name the "
                 "adversary 'secret_pairs(k)', and no nodes in the law"
             )
-        if self.spec.privacy.post_release is not None:
-            raise SpecError(
-                f"real nodes cannot release counts of scores after the last round, '{self.spec.privacy.post_release}'; "
-                "leave it out, or simulate the run"
-            )
         if self.spec.privacy.one_shot and getattr(made.method, "d", Euclidean()) != Euclidean():
             raise SpecError(
                 f"real nodes map records by '{self.spec.privacy.pre_release}' only where models begin at zero; leave "
                 "the one or the other out, or simulate it"
-            )
-        if made.method.released.numbers is not None:
-            raise SpecError(
-                f"real nodes exchange vectors of the model's length, but '{self.spec.algorithm.method}' needs longer "
-                "ones; simulate it"
             )
         why = hindrance(made.problem, made.method, made.release)
         if why is not None:
@@ -186,29 +177,66 @@ class Run:
         """How many steps there are before the first round."""
         return 0 if self.first is None else 1
 
+    @cached_property
+    def last_releases(self) -> tuple[OneShotRelease[Any], ...]:
+        """What every node releases once, after the last round, without its records; every other node gets it."""
+        before, privacy = self.plan.release.before, self.spec.privacy
+        if privacy.post_release is None or before is None:
+            return ()
+        queries = last_queries(privacy.balance, np.empty(0), np.empty(0))
+        return tuple(
+            OneShotRelease(query, before, np.array(self.sizes), self.T + 1 + k) for k, query in enumerate(queries)
+        )
+
+    @property
+    def after(self) -> int:
+        """How many steps there are after the last round: models are exchanged, and then what follows is released."""
+        return len(self.last_releases) and 1 + len(self.last_releases)
+
+    @property
+    def outside(self) -> int:
+        """How many releases of a node are outside the rounds."""
+        return self.before + len(self.last_releases)
+
+    def once_in(self, t: int) -> OneShotRelease[Any] | None:
+        """What is released outside the rounds in round t: 0, or T + 2 and on; None where that is no release."""
+        if t == 0:
+            return self.first
+        return self.last_releases[t - self.T - 2] if t > self.T + 1 else None
+
     @property
     def shape(self) -> tuple[int, int]:
         """Of every message of a round."""
-        return (1, self.plan.method.width * self.m)
+        method = self.plan.method
+        return (1, method.width * self.m if method.released.numbers is None else self.plan.numbers)
 
     def shape_at(self, step: int) -> tuple[int, int]:
         """Of every message of a step."""
-        return self.shape if self.first is None or step > self.before else (1, self.first.query.width)
+        t, _ = self.at(step)
+        once = self.once_in(t)
+        return (1, once.query.width) if once is not None else (1, self.m) if t > self.T else self.shape
+
+    @cached_property
+    def longest_shape(self) -> tuple[int, int]:
+        """Of the longest message of any step."""
+        return max(map(self.shape_at, [*range(1, self.before + 2), *range(self.last - self.after, self.last + 1)]))
 
     @cached_property
     def bounds(self) -> Array:
         """Return bounds on the norm of each round's messages, whoever sends them."""
-        return longest_messages(self.plan.method, self.plan.release, np.array(self.sizes), self.m)
+        return longest_messages(self.plan.method, self.plan.release, np.array(self.sizes), self.plan.numbers)
 
     def bound(self, i: int, step: int) -> float:
         """How long the message of node i at a step can be."""
         t, part = self.at(step)
-        return self._longest[t] * (1.0 if part == 0 else self._share(t, part, i))
+        return self._longest[t] * (1.0 if part == 0 or t > self.T else self._share(t, part, i))
 
     @cached_property
     def _longest(self) -> list[float]:
-        """By rounds, from 0."""
-        return [0.0 if self.first is None else longest_first(self.first), *self.bounds.tolist()]
+        """By rounds, from 0, and by the exchanges after them."""
+        first = 0.0 if self.first is None else longest_one_shot(self.first)
+        after = [self.model_bound, *map(longest_one_shot, self.last_releases)] if self.after else []
+        return [first, *self.bounds.tolist(), *after]
 
     def _share(self, t: int, part: int, i: int) -> float:
         schedule = self.plan.schedule
@@ -239,13 +267,29 @@ class Run:
         return max(1, *(schedule.averaging.depth(W) for W in schedule.patterns))
 
     def step(self, t: int, part: int = 0) -> int:
-        """The address of a message: exchanges counted through the run, that of the release before it as round 0."""
+        """The address of a message: exchanges counted through the run, that of the release before it as round 0.
+
+        What is exchanged after the last round are rounds T + 1, T + 2, … of one exchange each.
+        """
+        if t > self.T:
+            return self.before + self.T * self.parts + t - self.T
         return (t - 1) * self.parts + part + 1 + self.before if t else self.before
 
+    @cached_property
+    def last(self) -> int:
+        """The last step."""
+        return self.before + self.T * self.parts + self.after
+
     def at(self, step: int) -> tuple[int, int]:
-        """The round of a step, and which exchange of the round it is, from 0."""
+        """The round of a step, and which exchange of the round it is, from 0.
+
+        The exchange of models after the last round is the second one of a round that releases nothing.
+        """
         if step <= self.before:
             return 0, 0
+        beyond = step - self.before - self.T * self.parts
+        if beyond > 0:
+            return self.T + beyond, int(beyond == 1 and bool(self.after))
         done, part = divmod(step - 1 - self.before, self.parts)
         return done + 1, part
 
@@ -254,6 +298,8 @@ class Run:
         t, part = self.at(step)
         if t == 0:
             return "the release before round 1"
+        if t > self.T:
+            return "the exchange of models" if t == self.T + 1 else f"release {t - self.T - 1} after the last round"
         return f"round {t}" if self.parts == 1 else f"exchange {part + 1} of round {t}"
 
     @cached_property
@@ -284,23 +330,20 @@ class Run:
         """
         spec, release, sizes = self.spec.problem, self.plan.release, np.array(self.sizes)
         row_norm = spec.row_norm if longest is None else longest
-        sums = ExactSums(problem, release.clip, row_norm, spec.intercept, max(self.sizes))
-        return Ahead(release, sums, keys, sizes, self.m, i, turns=self.turns(i), pairs=pairs or {})
+        sums = exact_sums(problem, release, row_norm, spec.intercept, max(self.sizes))
+        return Ahead(release, sums, keys, sizes, self.plan.numbers, i, turns=self.turns(i), pairs=pairs or {})
 
-    def first_draws(
+    def once_draws(
         self,
+        once: OneShotRelease[Any],
         i: int,
         problem: Problem,
         keys: Mapping[Purpose, Generator],
         pairs: Mapping[int, Generator] | None = None,
     ) -> Ahead:
-        """The same of what node i releases before the first round, of its records as they came."""
-        first, sizes = self.first, np.array(self.sizes)
-        assert first is not None
-        sums = first.sums(problem.shards)
-        return Ahead(
-            first.release, sums, keys, sizes, first.query.width, i, turns=np.array([first.when]), pairs=pairs or {}
-        )
+        """The same of what node i releases outside the rounds, of its records as they came."""
+        sums, width, turns = once.sums(problem.shards), once.query.width, np.array([once.when])
+        return Ahead(once.release, sums, keys, np.array(self.sizes), width, i, turns=turns, pairs=pairs or {})
 
     def event(self, i: int) -> Event:
         """What node i will have to account for: its exact K_i, and its σ_i."""
@@ -334,14 +377,20 @@ class Run:
     def neighbors(self, i: int) -> dict[int, tuple[list[int], list[int]]]:
         """Every node that i ever exchanges messages with: the steps at which i speaks to it, and those of its own."""
         met: dict[int, tuple[list[int], list[int]]] = {}
+        others = [j for j in range(self.n) if j != i]
         if self.first is not None:  # which goes to everybody
-            met = {j: ([self.step(0)], [self.step(0)]) for j in range(self.n) if j != i}
+            met = {j: ([self.step(0)], [self.step(0)]) for j in others}
         for t in self.rounds(i).tolist():
             for part, exchange in enumerate(self.plan.schedule.exchanges(t, i)):
                 for j in exchange.to:
                     met.setdefault(j, ([], []))[0].append(self.step(t, part))
                 for j in exchange.heard:
                     met.setdefault(j, ([], []))[1].append(self.step(t, part))
+        for step in range(self.last - self.after + 1, self.last + 1):
+            for j in others:
+                both = met.setdefault(j, ([], []))
+                both[0].append(step)
+                both[1].append(step)
         return dict(sorted(met.items()))
 
     @cached_property

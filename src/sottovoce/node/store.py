@@ -77,7 +77,8 @@ CREATE TABLE IF NOT EXISTS answers (run TEXT, peer INTEGER, topic TEXT, reply IN
     PRIMARY KEY (run, peer, topic, reply));
 CREATE TABLE IF NOT EXISTS unvouched (run TEXT, peer INTEGER, step INTEGER, message TEXT,
     PRIMARY KEY (run, peer, step)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS means (run TEXT PRIMARY KEY, data BLOB NOT NULL, hash BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS means (run TEXT, round INTEGER, data BLOB NOT NULL, hash BLOB NOT NULL,
+    PRIMARY KEY (run, round));
 """
 """Tables that folders of earlier versions get when they are opened."""
 
@@ -362,8 +363,8 @@ class Saved(NamedTuple):
     """What was passed on in later exchanges, and peers may still ask for, by (round, exchange)."""
     unvouched: Mapping[int, Mapping[int, str]] = MappingProxyType({})
     """peer -> step -> hash of what came and is not signed for yet."""
-    mean: Array | None = None
-    """Of what all nodes released before round 1, once that is known."""
+    means: Mapping[int, Array] = MappingProxyType({})
+    """Of what all nodes sent before the first round (0) and in each exchange after the last, once that is known."""
 
 
 class Store(Folder):
@@ -454,12 +455,12 @@ class Store(Folder):
                 if len(bytes.fromhex(message)) != CHECK:
                     raise StoreError(self._damaged(f"the hash of what node {peer} has still to sign for"))
                 unvouched.setdefault(peer, {})[step] = message
-            mean = None
-            for data, check in self._of("means", "data, hash", run):
-                if _hash(data) != check:
-                    raise StoreError(self._damaged("the mean of what was released before round 1"))
-                mean = np.frombuffer(data, dtype="<f8").copy()
-            return Saved(t, state or None, outbox, seen, skips, parts, unvouched, mean)
+            means: dict[int, Array] = {}
+            for at, data, check in self._of("means", "round, data, hash", run):
+                if _hash(at, data) != check:
+                    raise StoreError(self._damaged("the mean of what all nodes sent outside the rounds"))
+                means[at] = np.frombuffer(data, dtype="<f8").copy()
+            return Saved(t, state or None, outbox, seen, skips, parts, unvouched, means)
 
     def keep_state(self, run: str, t: int, state: Mapping[str, NDArray[Any]], seen: Mapping[int, Mark]) -> None:
         """The state after round t, and what was seen by then; inside a transaction."""
@@ -471,10 +472,10 @@ class Store(Folder):
         self._db.executemany(_KEEP_STATE, rows)
         self.keep_seen(run, seen)
 
-    def keep_mean(self, run: str, mean: Array) -> None:
-        """The mean of what all nodes released before round 1; inside a transaction."""
+    def keep_mean(self, run: str, t: int, mean: Array) -> None:
+        """The mean of what all nodes sent before the first round, or in one after the last; inside a transaction."""
         data = np.ascontiguousarray(mean, dtype="<f8").tobytes()
-        self._db.execute("INSERT INTO means VALUES (?, ?, ?)", (run, data, _hash(data)))
+        self._db.execute("INSERT INTO means VALUES (?, ?, ?, ?)", (run, t, data, _hash(t, data)))
 
     def keep_seen(self, run: str, seen: Mapping[int, Mark]) -> None:
         """What was seen of the peers; inside a transaction."""

@@ -157,6 +157,23 @@ class NoisyLeastSquares:
             x = minimize(self.gram + (fit.ridge - h.modulus) * np.eye(self.m), self.cross, h, fit.x)
         return fit._replace(x=x, risk=self.error(x) + fit.risk - self.error(fit.x))
 
+    def longest(self, statistics: float, h: Regularizer | None = None) -> float:
+        """How long the model of any statistics with this noise can be that are no longer than this.
+
+        A ridge leaves no eigenvalue below `EDGE` of the noise's edge, the mean of targets is brought into their range,
+        and h with its least value at 0 makes no model longer.
+
+        Examples
+        --------
+        >>> known = NoisyLeastSquares(np.eye(2), np.array([30.0, -40.0]), 2.0, 0.1, 1.0)
+        >>> float(np.linalg.norm(known.solve().x)) <= known.longest(50.0)
+        True
+        """
+        if self.noise == 0 or (h is not None and np.any(h.step(np.zeros(self.m), 1.0, 1.0))):
+            return math.inf  # nothing keeps a model short that no noise asks to, or that h keeps from 0
+        own = statistics / self.weight / (EDGE * self.noise * math.sqrt(2.0 * self.m))
+        return max(own, 1.0 / self.intercept if self.intercept else 0.0)
+
     def path(self, hs: Sequence[Regularizer]) -> list[Fit]:
         """A model for each regularizer: all of them of one release."""
         return [self.solve(h) for h in hs]

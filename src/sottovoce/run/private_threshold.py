@@ -29,6 +29,7 @@ from sottovoce.problem.scores import row_scores
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import Prepared
 from sottovoce.run.one_shot import CellShares, Found, Noisy, OneShotRelease, Query
+from sottovoce.run.spec import Spec
 from sottovoce.run.target_range import cells
 from sottovoce.secure.generator import fresh
 from sottovoce.streams import Streams
@@ -174,6 +175,48 @@ def _quantile(levels: list[Array], share: float) -> float:
     return (cell + 0.5) / CELLS[-1]
 
 
+def last_queries(balance: Balance, scores: Array, edges: Array) -> tuple[ScoreCells, ClassCells]:
+    """Both parts, in the order in which they are released: where all scores are, and where those of either class."""
+    return ScoreCells(balance, scores), ClassCells(balance, scores, edges)
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """The scores that are counted: of every row, under one public model.
+
+    Attributes
+    ----------
+    balance : for which share of the budget, and to which end
+    scores : in units of their public range, without the constant
+    constant, reach : the model's constant term, and that range
+    """
+
+    balance: Balance
+    scores: Array
+    constant: float
+    reach: float
+
+    @classmethod
+    def of(cls, spec: Spec, shards: Shards, model: Array) -> "Scored":
+        """Of records as they came, under a model of such records."""
+        problem, constant = spec.problem, spec.problem.intercept * float(model[-1])
+        reach = max(problem.row_norm * float(np.linalg.norm(model[:-1])), np.finfo(float).tiny)
+        weights = model[:-1] if problem.intercept else model
+        return cls(spec.privacy.balance, np.clip(row_scores(shards.X, weights) / reach, -1.0, 1.0), constant, reach)
+
+    def where(self) -> ScoreCells:
+        """The first part."""
+        return last_queries(self.balance, self.scores, np.empty(0))[0]
+
+    def classes(self, edges: Array) -> ClassCells:
+        """The second part, between the edges that follow from the first."""
+        return last_queries(self.balance, self.scores, edges)[1]
+
+    def moved(self, found: float) -> float:
+        """What is added to every score for the threshold that follows from the second."""
+        return -(self.constant + self.reach * found)
+
+
 def balanced(prepared: Prepared, state: State, secure: bool = True) -> Prepared:
     """The run after its last round, with the constant that is added to its scores.
 
@@ -182,21 +225,16 @@ def balanced(prepared: Prepared, state: State, secure: bool = True) -> Prepared:
     prepared, state : the run, and where it ended
     secure : as in `run.build.prepare`: whether releases of a run without a seed are to be secure ones
     """
-    spec, problem, release = prepared.spec, prepared.original, prepared.job.release.before
+    spec, shards, release = prepared.spec, prepared.original.shards, prepared.job.release.before
     assert release is not None
-    model, shards, T = prepared.models(state, spec.algorithm.rounds).mean(axis=0), problem.shards, spec.algorithm.rounds
-    constant = spec.problem.intercept * float(model[-1])
-    reach = max(spec.problem.row_norm * float(np.linalg.norm(model[:-1])), np.finfo(float).tiny)
-    weights = model[:-1] if spec.problem.intercept else model
-    scores = np.clip(row_scores(shards.X, weights) / reach, -1.0, 1.0)
-    streams, secret, balance = Streams(spec.seed), secure and not prepared.seeded, spec.privacy.balance
+    T, streams, secret = spec.algorithm.rounds, Streams(spec.seed), secure and not prepared.seeded
+    scored = Scored.of(spec, shards, prepared.models(state, T).mean(axis=0))
 
     def found(query: Query[Found], when: int) -> Found:
         part = OneShotRelease(query, release, shards.sizes, when)
         return part.finish(part.released(shards, streams, fresh() if secret else None))
 
-    edges = found(ScoreCells(balance, scores), T + 1)
-    moved = -(constant + reach * found(ClassCells(balance, scores, edges), T + 2))
+    moved = scored.moved(found(scored.classes(found(scored.where(), T + 1)), T + 2))
     public = prepared.public.copy()
     public["moved"] = moved
     return replace(prepared, public=public, moved=moved)
