@@ -23,6 +23,7 @@ from sottovoce.privacy.composite_events import read_event
 from sottovoce.privacy.events import ADJACENCY, Event, envelope
 from sottovoce.privacy.filter import any_of_each
 from sottovoce.privacy.release import ADVERSARIES, Adversary, NodeTurns, Release, SecretPairs, check_runnable
+from sottovoce.privacy.several_sites import epsilon_at_sites
 from sottovoce.privacy.theorem1 import Theorem1
 from sottovoce.registry import Choices
 
@@ -45,6 +46,8 @@ SEARCHED = (
     "of the search nothing is seen but its best run: none of the others, nor how many there were, nor how long it took"
 )
 """The assumption behind the cost of a search."""
+SITES = {2: "two", 3: "three"}
+"""At how many nodes a person's records may be, for whom ε is stated besides."""
 DISJOINT = "no {noun} is in both training and evaluation"
 """The assumption of an evaluation on records that were declared disjoint from the training records."""
 EVALUATED = "the statement of this model has an evaluation already; evaluate a model once, or fit it anew"
@@ -299,6 +302,7 @@ class PrivacyStatement:
                 "Besides its rounds each node released once noisy means of its records or noisy counts of their "
                 "columns, targets or scores; the ε above covers that, too."
             )
+        lines += [words] if (words := self._sites_words()) else []
         if self.declared:
             lines.append(
                 f"The model was evaluated once, with noise, on {unit.plural} that were not trained on, as whoever "
@@ -323,6 +327,31 @@ class PrivacyStatement:
                 "give a record away, whatever its ε."
             )
         return "\n\n".join([*lines, f"It does not cover: {'; '.join(self.not_covered)}."])
+
+    def epsilon_at(self, sites: int) -> float | None:
+        """Return ε of a person with records at so many nodes; None where that is not known.
+
+        A node's release costs what the larger of its training and its test does.
+        """
+        if self.later or math.isinf(self.epsilon):
+            return None
+        costs = {node: group for group in self.held_out for node in group.nodes}
+        held = [(group, 1) for node, group in costs.items() if group.epsilon > self._trained(node).epsilon]
+        trained = [(group, len(group.nodes)) for group in self.groups]
+        return epsilon_at_sites([(group.event, count) for group, count in (*trained, *held)], sites, self.delta)
+
+    def _trained(self, node: int) -> Group:
+        return next(group for group in self.groups if node in group.nodes)
+
+    def _sites_words(self) -> str:
+        """What a person pays whose records are at several nodes, in a sentence; empty where that is not known."""
+        known = [(word, self.epsilon_at(k)) for k, word in SITES.items()]
+        each = [f"ε = {number(value)} with records at {word} nodes" for word, value in known if value is not None]
+        if not each:
+            return ""
+        shared = any(group.event.note.secrets for group in self.groups)
+        why = "the noise of all nodes is one noise" if shared else "each node has noise of its own"
+        return f"A person has {' and '.join(each)}, since {why}; identifiers are never compared."
 
     def risk(self, fpr: float) -> float:
         """The largest share of true alarms that a test with the given share of false alarms can have."""

@@ -1,0 +1,115 @@
+"""What a run costs a person whose records are at several sites: no identifiers are compared, any sites may be theirs.
+
+A statement is about the records of one node. A person with records at k nodes is in k releases a round, and how they
+add up depends on the noise.
+
+*Independent noise.* The k nodes' releases are k mechanisms: their events compose.
+
+*Noise that pairs of nodes share* is one noise for all. Let Σ be its covariance among honest nodes, and v_i the move of
+node i's release after Σ^(−1/2). A node's event says ‖v_i‖ ≤ 1/z, so that all k move the view by ‖Σ v_i‖ ≤ k/z; where
+what pairs share is without limit, Σ hides nothing but the sum, and that is attained. With sampling the person is in a
+round with probability 1 − Π(1 − γ_i), and in b ≤ k of its batches: a move of b/k times as much is a function of the
+largest one (shrink what is seen, add noise), whatever b is. So a round is dominated by one that uses the person at that
+rate, and moves by k/z.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sottovoce.privacy.accounting import compute_epsilon
+from sottovoce.privacy.composition import Part
+from sottovoce.privacy.events import AccountedEvent, Event, GaussianEvent
+from sottovoce.privacy.profiles import FixedPair, PoissonPair
+
+
+@dataclass(frozen=True)
+class SharedNoise(AccountedEvent):
+    """The records of one person at several nodes that share their noise: at most so much, whichever nodes these are.
+
+    Attributes
+    ----------
+    events : of all nodes
+    sites : at how many of them the person's records are
+
+    Examples
+    --------
+    >>> from sottovoce.privacy.events import FullEvent
+    >>> SharedNoise((FullEvent(1, 1, 0.5, 4.0, 1),), 2).noise_multiplier
+    2.0
+    """
+
+    events: tuple[Event, ...]
+    sites: int
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The costliest rounds of all nodes together, of each kind."""
+        return tuple(self._together(parts) for parts in zip(*(event.parts for event in self.events), strict=True))
+
+    def _together(self, parts: Sequence[Part]) -> Part:
+        unused = (1.0 - max(getattr(part.pair, "rate", 1.0) for part in parts)) ** self.sites
+        multiplier = min(part.pair.multiplier for part in parts) / self.sites
+        pair = replace(parts[0].pair, multiplier=multiplier, rate=1.0 - unused)  # type: ignore[call-arg]
+        return replace(parts[0], pair=pair, count=max(part.count for part in parts))
+
+    @property
+    def part(self) -> Part:
+        """The costliest one."""
+        return min(self.parts, key=lambda part: part.pair.multiplier)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Of that."""
+        return self.part.pair.multiplier
+
+    @property
+    def count(self) -> int:
+        """Of all rounds."""
+        return sum(part.count for part in self.parts)
+
+    @property
+    def realized(self) -> bool:
+        """It is a bound."""
+        return False
+
+    @property
+    def slack(self) -> float:
+        """The coins were thrown once for all."""
+        return max(event.slack for event in self.events)
+
+
+def epsilon_at_sites(groups: Sequence[tuple[Event, int]], sites: int, delta: float) -> float | None:
+    """ε of a person with records at so many nodes, whichever these are; None where no bound is known.
+
+    Parameters
+    ----------
+    groups : events, and how many nodes each is of
+    sites : at how many nodes the person's records are
+    delta : of the guarantee
+
+    Examples
+    --------
+    >>> from sottovoce.privacy.events import FullEvent, sheltered
+    >>> one = FullEvent(1, 1, 0.5, 3.7306, 1)
+    >>> round(epsilon_at_sites([(one, 3)], 2, 1e-5), 2)
+    1.47
+    >>> round(epsilon_at_sites([(replace(one, note=sheltered(0, False)), 3)], 2, 1e-5), 2)
+    2.16
+    """
+    if sum(count for _, count in groups) < sites:
+        return None
+    spoken = [(event, count) for event, count in groups if not event.silent]
+    events = tuple(event for event, _ in spoken)
+    if not events or not all(isinstance(event, GaussianEvent) and event.noise_multiplier > 0 for event in events):
+        return None
+    shared = [event.note.secrets for event in events]
+    if not any(shared):
+        costs = {event: compute_epsilon([event], delta, lower=False).epsilon for event in events}
+        dear = sorted(spoken, key=lambda one: -costs[one[0]])
+        each = itertools.chain.from_iterable([event] * min(count, sites) for event, count in dear)
+        return compute_epsilon(itertools.islice(each, sites), delta, lower=False).epsilon
+    kinds = {tuple(type(part.pair) for part in event.parts) for event in events}
+    if not all(shared) or len(kinds) > 1 or not set(next(iter(kinds))) <= {FixedPair, PoissonPair}:
+        return None
+    return compute_epsilon([SharedNoise(events, sites)], delta, lower=False).epsilon
