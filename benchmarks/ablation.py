@@ -3,8 +3,8 @@
     python benchmarks/ablation.py --data a9a mushrooms --epsilon 1 --seeds 10
     python benchmarks/ablation.py --redraw
 
-Keeps its rows in benchmarks/ablation.parquet, and writes its table into docs/utility.md. All runs of a seed share deal
-and schedule, so that differences to the plan are paired: that is what the intervals are of.
+Keeps its rows in benchmarks/ablation.parquet, and writes its table into results/utility.md. All runs of a seed share
+partition and schedule, so that differences to the plan are paired: that is what the intervals are of.
 """
 
 import argparse

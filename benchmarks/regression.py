@@ -3,7 +3,7 @@
     python benchmarks/regression.py [--quick] [--seeds 10] [--minutes 60]
 
 Every cell is written to benchmarks/regression.csv when it is done, seed by seed, so that a run that was stopped goes on
-where it was; the table in docs/utility.md is made of what is there. δ = 1e-5; R² is of held-out records; ± is a 95 %
+where it was; the table in results/utility.md is made of what is there. δ = 1e-5; R² is of held-out records; ± is a 95 %
 interval over seeds, which are other draws of data, noise and split.
 """
 
@@ -22,7 +22,7 @@ from sklearn.datasets import load_diabetes
 from sottovoce import PrivateRegressor
 
 HERE = Path(__file__).parent
-FILE, PAGE = HERE / "regression.csv", HERE.parent / "docs" / "utility.md"
+FILE, PAGE = HERE / "regression.csv", HERE / "results" / "utility.md"
 MARK = "<!-- made by benchmarks/regression.py -->"
 END = "<!-- end of regression -->"
 EPSILONS = (0.1, 0.3, 1.0, 4.0, 10.0, 100.0, 1000.0)

@@ -4,7 +4,7 @@
 
 The sets are those of `regression.py`, whose targets are within [−1, 1]. Bounds w times too wide are (−1, 2w − 1), right
 below and too large above, as bounds of money and of counts are. Every cell is written to benchmarks/targets.csv when it
-is done, so that a run that was stopped goes on where it was; the table in docs/utility.md is made of what is there.
+is done, so that a run that was stopped goes on where it was; the table in results/utility.md is made of what is there.
 δ = 1e-5; R² is of held-out records, unclipped; ± is a 95 % interval over seeds, which are other draws of data, noise
 and split, the same for both scales.
 """
@@ -21,7 +21,7 @@ from regression import FOUR, SIX, cell, r2
 from sottovoce import PrivateRegressor
 
 HERE = Path(__file__).parent
-FILE, PAGE = HERE / "targets.csv", HERE.parent / "docs" / "utility.md"
+FILE, PAGE = HERE / "targets.csv", HERE / "results" / "utility.md"
 MARK, END = "<!-- made by benchmarks/targets.py -->", "<!-- end of targets -->"
 SETS = ("diabetes, 331 records", "isotropic, 10,000 × 20", "heavy tails", "10 % outliers")
 EPSILONS, NODES, WIDTHS, SCALES = (0.1, 1.0, 4.0), (1, 20), (1, 3, 10, 100), ("public", "private")

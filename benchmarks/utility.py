@@ -7,7 +7,7 @@
                                                                      # processors beside it
     python benchmarks/utility.py --unbalanced                        # one class of few records, and class_weight
     python benchmarks/utility.py --judge                             # paired differences, from the table
-    python benchmarks/utility.py --redraw                            # docs/utility.md and its figure, from the table;
+    python benchmarks/utility.py --redraw                            # the page and its figure, from the table;
                                                                      # AUC, precision, balanced accuracy are printed
 
 Needs the folder of real data sets in SOTTOVOCE_DATA. Rows go to benchmarks/utility.parquet as they are made; what is
@@ -53,7 +53,7 @@ from utility_methods import (
 HERE = Path(__file__).parent
 TABLE, PAGE, FIGURE = (
     HERE / "utility.parquet",
-    HERE.parent / "docs/utility.md",
+    HERE / "results/utility.md",
     HERE.parent / "docs/images/utility.png",
 )
 EPSILONS, SEEDS = (0.2, 0.5, 1.0, 2.0, 4.0), 10

@@ -12,6 +12,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # examples are small: threads tha
 import sottovoce
 
 HERE = Path(__file__).parent
+RESULTS = HERE.parent / "benchmarks" / "results"
 ROOMS = (
     "estimators", "problem", "network", "privacy", "secure", "algorithm", "engine", "run", "planner", "experiments",
     "evaluation", "auditing", "data", "report", "export", "node", "consortium", "pages",
@@ -103,6 +104,17 @@ def check_gaps(app: Any) -> None:
             raise ExtensionError(f"public names of sottovoce.{room} without a docstring: {', '.join(silent)}")
 
 
+def write_results(app: Any) -> None:
+    """Copy the pages of benchmarks/results beside these, with links that fit the site."""
+    pages = HERE / "results"
+    pages.mkdir(exist_ok=True)
+    for page in RESULTS.glob("*.md"):
+        text = page.read_text(encoding="utf-8").replace("](../../docs/", "](../")
+        if page.name == "README.md":
+            text += "\n```{toctree}\n:hidden:\n:glob:\n\n*\n```\n"
+        (pages / page.name.replace("README", "index")).write_text(text, encoding="utf-8")
+
+
 def write_rooms(app: Any) -> None:
     """Write one page a folder, made from the folder's own first lines and its public names."""
     pages = HERE / "api"
@@ -129,6 +141,8 @@ def stay_on_the_site(app: Any, page: str, source: list[str]) -> None:
     """Links of pages to files beside the folder become links to their pages here."""
     for name in ("SECURITY", "CHANGELOG", "CONTRIBUTING"):
         source[0] = source[0].replace(f"(../{name}.md", f"({name.lower()}.md")
+    source[0] = source[0].replace("(../benchmarks/results/README.md", "(results/index.md")
+    source[0] = source[0].replace("(../benchmarks/results/", "(results/")
 
 
 def drop_foreign_references(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
@@ -143,3 +157,4 @@ def setup(app: Any) -> None:
     app.connect("autodoc-process-docstring", drop_foreign_references)
     app.connect("builder-inited", check_gaps, priority=1)
     app.connect("builder-inited", write_rooms, priority=2)
+    app.connect("builder-inited", write_results, priority=2)

@@ -31,8 +31,8 @@ from sottovoce._types import Array, IntArray
 from sottovoce.privacy import calibration
 
 SPREAD = (0.06, 1.3)
-"""Measured over predicted: of 129 cells of docs/utility.md (six real data sets) four in five lie between these, and
-half below 0.33: real data are kinder than the problems of the fit, but at the least ε."""
+"""Measured over predicted: of 129 cells of benchmarks/results/utility.md (six data sets) four in five lie between,
+and half below 0.33: real data are kinder than the problems of the fit, but at the least ε."""
 
 
 def single(epsilon: float, delta: float) -> float:
