@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from sottovoce import PrivateClassifier, PrivateRegressor, PrivateSearchCV, Shards
+from sottovoce import PrivateClassifier, PrivateRegressor, PrivateSearchCV, PublicScaler, RowNormalizer, Shards
 from sottovoce.cli.records import from_public
 from sottovoce.data.policy import GUARANTEE
 from sottovoce.data.schema import Column, plain_schema, schema_of
@@ -292,6 +292,112 @@ def test_no_cell_of_a_table_ends_a_fit_an_evaluation_or_a_search(cell):
     if isinstance(cell, str | bytes | list | complex) and cell != "1e999":
         with pytest.raises((DataError, TypeError, ValueError, OverflowError)):
             PrivateClassifier(5.0, random_state=0, **SETTINGS).fit(frame, y)
+
+
+CONTAINERS = {
+    "list": list,
+    "tuple": tuple,
+    "array": np.array,
+    "objects": lambda values: np.array([*values, None], dtype=object)[:-1],
+    "series": pd.Series,
+}
+ODD = [
+    "soon", b"x", 1 + 1j, 1 + 0j, None, 10**400, 10**5000, Decimal("1.5"), pd.NA, pd.NaT, True, np.float32(1), 2**63,
+    "0", [1], (1, 2), {}, np.datetime64("2020-01-01"), np.array([1]), np.array([1, 2]), "1e999",
+]  # fmt: skip
+"""Values of another type: one of them in a list once made texts, or complex numbers, of all the others."""
+
+
+def others_change(table, odd):
+    """Of how many other records a fit is given something else when record 7 has an odd value."""
+    found = []
+    for value in (None, odd):
+        run = table(value)
+        weights = np.ones(len(run.y)) if run.weights is None else run.weights
+        found.append(np.column_stack([np.asarray(run.X, np.float64), run.y, weights]))
+        assert run.X.dtype == np.float64
+    return np.flatnonzero(np.any(found[0] != found[1], axis=1)).tolist()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", CONTAINERS)
+@pytest.mark.parametrize("what", ["classes", "names", "targets", "weights", "people"])
+def test_one_value_of_another_type_changes_one_record(kind, what):
+    """One label that is a text once left the other 59 without a class: known from one run, whatever ε."""
+    rng = np.random.default_rng(0)
+    X, of = rng.uniform(-0.4, 0.4, (60, 3)), {"row_norm": 1.0, "rounds": 2}
+    plain = {
+        "classes": (X[:, 0] > 0).astype(int).tolist(),
+        "names": ["yes" if x > 0 else "no" for x in X[:, 0].tolist()],
+        "targets": X[:, 0].tolist(),
+        "weights": np.linspace(0, 1, 60).tolist(),
+        "people": list(range(60)),
+    }
+
+    def shards(odd):
+        values = list(plain[what])
+        values[7] = values[7] if odd is None else odd
+        values, codes = CONTAINERS[kind](values), plain["classes"]
+        if what == "targets":
+            return PrivateRegressor(1.0, target_bounds=(-1, 1), **of)._prepare(X, values, None, None).shards
+        names = ["no", "yes"] if what == "names" else [0, 1]
+        model = PrivateClassifier(1.0, classes=names, max_weight=1.0, **of)
+        given = {"weights": (codes, None, None, values), "people": (codes, None, values)}.get(
+            what, (values, None, None)
+        )
+        return model._prepare(X, *given).shards
+
+    for odd in ODD:
+        if what == "people" and (odd is None or odd is pd.NA or odd is pd.NaT or isinstance(odd, np.ndarray)):
+            continue  # a record without an id is nobody's
+        try:
+            CONTAINERS[kind]([0.5, odd])
+        except (ValueError, TypeError, OverflowError):
+            continue
+        assert set(others_change(shards, odd)) <= {7}, odd
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["list", "array", "frame", "numbered frame", "single precision"])
+def test_one_cell_of_another_type_changes_one_record(kind):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-0.4, 0.4, (60, 3))
+    scaled = X.astype(np.float32) if kind == "single precision" else X
+
+    def table(odd):
+        rows = [list(row) for row in scaled.astype(object)]
+        rows[7][1] = rows[7][1] if odd is None else odd
+        if kind in ("list", "array"):
+            return rows if kind == "list" else np.array(rows)
+        frame = pd.DataFrame(scaled, columns=None if kind == "numbered frame" else list("abc"))
+        if odd is not None:
+            frame = frame.astype({frame.columns[1]: object})
+            frame.iat[7, 1] = odd
+        return frame
+
+    def shards(odd):
+        model = PrivateClassifier(1.0, row_norm=0.7, classes=[0, 1], rounds=2)
+        return model._prepare(table(odd), (X[:, 0] > 0).astype(int), None, None).shards
+
+    models = [
+        PrivateClassifier(epsilon, row_norm=0.7, classes=[0, 1], rounds=2, random_state=None if epsilon else 0)
+        for epsilon in (1.0, None)
+    ]
+    for model in models:
+        model.fit(X, X[:, 0] > 0).set_params(random_state=None)
+        model.spec_ = model.spec_.replace(seed=None)
+    steps = PublicScaler(bounds=(-1, 1)).fit(table(None)), RowNormalizer(0.5).fit(table(None))
+    for odd in ODD:
+        try:
+            table(odd)
+        except (ValueError, TypeError, OverflowError):
+            continue
+        assert set(others_change(shards, odd)) <= {7}, odd
+        for step in steps:
+            there, then = (np.asarray(step.transform(table(value)), np.float64) for value in (None, odd))
+            assert np.array_equal(np.delete(there, 7, axis=0), np.delete(then, 7, axis=0))
+        for model in models:  # also one without noise, which is evaluated with noise
+            assert model.evaluate(table(odd), X[:, 0] > 0, epsilon=1.0, metrics="right").records == 60
 
 
 def test_a_row_over_the_bound_or_without_a_person_ends_no_fit_with_a_guarantee(visits):

@@ -29,7 +29,7 @@ from sottovoce.estimators.composition import digest, paying, recomputed, remembe
 from sottovoce.estimators.evaluation import Evaluates
 from sottovoce.estimators.explain import Explains
 from sottovoce.estimators.settings import PlanOptions, callers, whole
-from sottovoce.estimators.unusable import finite_cells, number_cells, warn_owner, without_rows
+from sottovoce.estimators.unusable import finite_cells, number_cells, own_values, text_of, warn_owner, without_rows
 from sottovoce.evaluation import Evaluation
 from sottovoce.features import DENSE_CELLS, LINEAR, Additive, Features, densified
 from sottovoce.matrices import is_sparse, row_norms
@@ -90,10 +90,14 @@ def of_somebody(user_ids: Any, private: bool, *columns: Any) -> list[Any]:
     """
     if user_ids is None or not private:
         return [user_ids, *columns]
-    values = np.asarray(user_ids)
-    missing = np.array([_is_missing(value) for value in values.tolist()], dtype=bool)
-    if not missing.any() or missing.ndim > 1:
+    values = own_values(user_ids)
+    if values.ndim > 1:
         return [user_ids, *columns]
+    missing = np.array([_is_missing(value) for value in values.tolist()], dtype=bool)
+    if values.dtype == object:
+        values = np.array([text_of(value) for value in values.tolist()], dtype=np.str_)
+    if not missing.any():
+        return [values, *columns]
     warn_owner(int(np.count_nonzero(missing)), "records have no id of a person and are left out")
     rows = np.flatnonzero(~missing)
     whole = [part if part is None or np.ndim(part) == 0 else _safe_indexing(part, rows) for part in columns]
@@ -101,10 +105,10 @@ def of_somebody(user_ids: Any, private: bool, *columns: Any) -> list[Any]:
 
 
 def _is_missing(value: Any) -> bool:
-    """None and what is not equal to itself: NaN, NaT, and pandas' NA, which refuses to be compared."""
+    """None and what is not equal to itself: NaN, NaT, and pandas' NA, which refuses to be compared; arrays too."""
     try:
         return value is None or bool(value != value)
-    except TypeError:
+    except (TypeError, ValueError):
         return True
 
 
@@ -324,11 +328,11 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
         if y is None:
             raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         key, self._run_scale = self._seed(), None
+        private = key is None and self.epsilon is not None
         X = self._checked(X, reset=True)
-        y = one_column(y)
+        y = one_column(y, private)
         if len(y) != X.shape[0]:
             raise DataError(f"there are {X.shape[0]} records but {len(y)} targets; give one target a record")
-        private = key is None and self.epsilon is not None
         user_ids, X, y, nodes, sample_weight = of_somebody(user_ids, private, X, y, nodes, sample_weight)
         people = None if user_ids is None else column(user_ids, len(y), "user_ids")
         offsets, order, names = owners(len(y), nodes, self.n_nodes, people, seeded=key is not None)
@@ -514,14 +518,18 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
         return tags
 
 
-def one_column(y: Any) -> NDArray[Any]:
-    """Targets, one a record."""
-    shape = np.asarray(y).shape
+def one_column(y: Any, private: bool) -> NDArray[Any]:
+    """Targets, one a record; in a `private` run each is of its own type, and none is refused."""
+    values = own_values(y) if private else np.asarray(y)
+    shape = values.shape
     if len(shape) == 2 and shape[1] > 1:
         raise DataError(
             f"y has {shape[1]} columns, but a model has one target a record (multi-output is not supported); fit one "
             "model for each column, and add up what they cost"
         )
+    if private:
+        column_or_1d(np.zeros(shape), warn=True)  # errors and warnings about the shape, and none about values
+        return values.reshape(-1)
     return np.asarray(column_or_1d(y, warn=True))
 
 

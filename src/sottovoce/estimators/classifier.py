@@ -245,7 +245,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
 
     def _usable(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         if self.classes is None:  # then the classes are read off the data, of which `fit` warns
-            return y, np.ones(len(y), dtype=bool)
+            return np.array(y.tolist()), np.ones(len(y), dtype=bool)
         classes = np.unique(np.asarray(self.classes))
         found = class_codes(classes, y)
         return classes[class_numbers(np.maximum(found, 0.0), len(classes))], found >= 0

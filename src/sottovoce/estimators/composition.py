@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from sottovoce._types import IntArray, Matrix
 from sottovoce.errors import PrivacyError, SpecError
+from sottovoce.estimators.unusable import text_of
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.filter import any_of_each
 from sottovoce.privacy.release import ADVERSARIES
@@ -315,7 +316,7 @@ def digest(X: Matrix, y: NDArray[Any]) -> bytes:
         for part in (where, _shortest(values)):
             found.update(f"{part.dtype} {len(part)} ".encode())
             found.update(np.ascontiguousarray(part).data)
-    plain = y.astype(np.float64) if y.dtype.kind in "biuf" else y.astype(np.str_)
+    plain = y.astype(np.float64) if y.dtype.kind in "biuf" else np.array([text_of(value) for value in y.tolist()])
     found.update(np.ascontiguousarray(plain).tobytes())
     return found.digest()
 

@@ -21,7 +21,7 @@ from sottovoce._types import Array, IntArray
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.estimators import settings
 from sottovoce.estimators.composition import digest, fits_of, paying, remember
-from sottovoce.estimators.unusable import class_codes, real_numbers, warn_owner
+from sottovoce.estimators.unusable import class_codes, number_cells, real_numbers, warn_owner
 from sottovoce.evaluation import Evaluation, Held, Model, Tally, seeded
 from sottovoce.evaluation import evaluate as evaluate_all
 from sottovoce.evaluation.private import ROUNDING
@@ -116,7 +116,9 @@ def evaluated(
             "this model was paid from a budget, and so is its evaluation; name the ledger: "
             "model.set_params(budget=Budget(path=…))"
         )
-    user_ids, X, y, nodes = of_somebody(whose[1], model.spec_.seed is None, X, y, whose[0])
+    private = model.spec_.seed is None
+    X, y = number_cells(X) if private else X, one_column(y, private)
+    user_ids, X, y, nodes = of_somebody(whose[1], private, X, y, whose[0])
     known = digest_of(model, X, y)
     epsilon, _ = settings.budget(model.epsilon if given is None else given, "auto", 1)
     if epsilon is None:
@@ -126,7 +128,6 @@ def evaluated(
             "the model's guarantee is for people, each with all of their rows; give the person id of each held-out "
             "record by user_ids: one record of each person is evaluated"
         )
-    y = one_column(y)
     people = None if user_ids is None else column(user_ids, len(y), "user_ids")
     owner = owners_of(model, len(y), nodes, people)
     held, public = held_out_records(model, X, y, owner, people)

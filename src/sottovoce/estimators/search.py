@@ -147,7 +147,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     @old_arguments
     def fit(self, X: Any, y: Any, nodes: Any = None, user_ids: Any = None) -> Self:
         """Search, and keep the best run's model; `nodes` and `user_ids` as in the estimator's `fit`."""
-        X, y = indexable(X if self.random_state is not None else number_cells(X), one_column(y))
+        private = self.random_state is None
+        X, y = indexable(number_cells(X) if private else X, one_column(y, private))
         plans, seed = self._plans(), settings.seed(self.random_state)
         user_ids, X, y, nodes = of_somebody(user_ids, seed is None, X, y, nodes)
         table = Split.of(self, X, y, nodes, user_ids, seed)

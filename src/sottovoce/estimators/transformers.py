@@ -23,7 +23,7 @@ from sottovoce._types import Array, Matrix
 from sottovoce.data.tables import unit_rows
 from sottovoce.errors import DataError, SpecError
 from sottovoce.estimators.settings import over_zero
-from sottovoce.estimators.unusable import unusable_rows, without_rows
+from sottovoce.estimators.unusable import number_cells, unusable_rows, without_rows
 from sottovoce.matrices import row_norms
 
 FLOATS = (np.float64, np.float32)
@@ -127,8 +127,7 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return (X - self.offset_) / self.factor_
 
     def _checked(self, X: Any, reset: bool) -> Any:
-        # no value is refused: the next step may train with a guarantee, and a refusal reveals the record
-        return validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=reset, ensure_all_finite=False)
+        return _numbers_of(self, X, reset)
 
     def _listed(self, given: Any, what: str) -> Any:
         """Bounds, or what is missing, in the order of the columns."""
@@ -171,12 +170,12 @@ class RowNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Note the columns, and nothing of the records."""
         over_zero(self.bound, "bound")
-        validate_data(self, X, accept_sparse="csr", dtype=FLOATS, ensure_all_finite=False)
+        _numbers_of(self, X, reset=True)
         return self
 
     def transform(self, X: Any) -> Matrix:
         """Scale long rows down, each by itself; a row with NaN or infinity becomes NaN throughout."""
-        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False, ensure_all_finite=False)
+        X = _numbers_of(self, X, reset=False)
         unusable = unusable_rows(X)
         out = unit_rows(without_rows(X, unusable), over_zero(self.bound, "bound"))
         if sparse.issparse(out):
@@ -193,6 +192,12 @@ class RowNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _numbers_of(step: BaseEstimator, X: Any, reset: bool) -> Any:
+    """The records as numbers; none is refused: the next step may train with a guarantee, and a refusal reveals one."""
+    X = number_cells(X)
+    return validate_data(step, X, accept_sparse="csr", dtype=FLOATS, reset=reset, ensure_all_finite=False)
 
 
 def _pairs(bounds: Any, columns: int, name: str) -> Array:

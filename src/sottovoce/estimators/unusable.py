@@ -34,8 +34,34 @@ def finite_cells(X: Matrix) -> Matrix:
     return type(X)((values, X.indices, X.indptr), shape=X.shape) if is_sparse(X) else values
 
 
+def own_values(column: Any) -> NDArray[Any]:
+    """The values of one column, each of its own type: NumPy would make texts of all numbers beside one text.
+
+    Examples
+    --------
+    >>> own_values([0, 1, "0"]).tolist()
+    [0, 1, '0']
+    """
+    if not isinstance(column, list | tuple) or all(isinstance(value, list | tuple | np.ndarray) for value in column):
+        return np.asarray(column)
+    found = np.empty(len(column), dtype=object)
+    for place, value in enumerate(column):
+        found[place] = value
+    return found
+
+
+def text_of(value: Any) -> str:
+    """The text of a label; of one that has none, such as a number of too many digits, the name of its type."""
+    try:
+        return str(value)
+    except ValueError:
+        return type(value).__name__
+
+
 def number_cells(X: Any) -> Any:
-    """The same table with NaN for a cell that holds no number, where one may: a column of Python's objects.
+    """The same table with NaN for a cell that holds no number, where one may; frames become double precision.
+
+    What a table holds may not decide its type: of a frame one cell could make single precision double.
 
     Examples
     --------
@@ -46,18 +72,30 @@ def number_cells(X: Any) -> Any:
     if isinstance(X, list | tuple):
         cells = np.asarray(X, dtype=object)
         X = cells if cells.ndim == PLANE else X
-    if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == PLANE:
-        return np.array([[_number(cell) for cell in row] for row in X.tolist()], dtype=np.float64).reshape(X.shape)
-    if not (hasattr(X, "dtypes") and hasattr(X, "assign") and hasattr(X, "iloc")):
+    if hasattr(X, "dtypes") and hasattr(X, "isetitem"):
+        return _frame_of_numbers(X)
+    kind = getattr(getattr(X, "dtype", None), "kind", "f")
+    if kind in NUMERIC or not (is_sparse(X) or isinstance(X, np.ndarray)):
         return X
-    changed = {
-        column: np.array([_number(cell) for cell in X.iloc[:, place].tolist()], dtype=np.float64)
-        for place, column in enumerate(X.columns)
-        if X.dtypes.iloc[place].kind == "O" and isinstance(column, str)
-    }
-    return X.assign(**changed) if changed else X
+    if is_sparse(X):
+        X = X.tocsr()
+        return type(X)((_numbers(X.data), X.indices, X.indptr), shape=X.shape)
+    return _numbers(X.ravel()).reshape(X.shape) if X.ndim == PLANE else X
 
 
+def _frame_of_numbers(X: Any) -> Any:
+    kinds = list(X.dtypes)
+    if any(type(kind).__name__ == "SparseDtype" for kind in kinds) or all(kind == np.float64 for kind in kinds):
+        return X
+    numeric = [isinstance(kind, np.dtype) and kind.kind in NUMERIC for kind in kinds]
+    X = X.copy(deep=False)
+    for place in (place for place, fits in enumerate(numeric) if not fits):
+        X.isetitem(place, _numbers(X.iloc[:, place]))
+    return X.astype(np.float64)
+
+
+NUMERIC = "biuf"
+"""Kinds of arrays in which every cell holds a number."""
 PLANE = 2
 """Dimensions of a table."""
 
@@ -96,14 +134,21 @@ def class_codes(classes: Any, y: Any) -> Array:
     array([ 1., -1.,  0., -1.])
     """
     known = {value: number for number, value in enumerate(np.asarray(classes).tolist())}
-    return np.array([_code(known, value) for value in np.asarray(y).tolist()], dtype=np.float64)
+    spelled = {str(value): number for value, number in known.items()}
+    return np.array([_code(known, spelled, value) for value in own_values(y).tolist()], dtype=np.float64)
 
 
-def _code(known: dict[Any, int], value: Any) -> int:
+def _code(known: dict[Any, int], spelled: dict[str, int], value: Any) -> int:
+    """The number of one label; in an array with one text all numbers are texts, so that a class is known by its own."""
     try:
-        return known.get(value, -1)
-    except TypeError:  # no label, as it has no hash
+        found = known.get(value)
+        if found is None and isinstance(value, str | bytes):
+            text = value.decode() if isinstance(value, bytes) else value
+            found = spelled.get(text)
+            found = known.get(float(text)) if found is None else found
+    except (TypeError, ValueError, OverflowError):  # no label: it has no hash, or is no text
         return -1
+    return -1 if found is None else found
 
 
 def real_numbers(y: Any) -> Array:
@@ -114,14 +159,20 @@ def real_numbers(y: Any) -> Array:
     >>> real_numbers([1, "2.5", None, float("inf")])
     array([1. , 2.5, nan, nan])
     """
-    values = np.asarray(y)
-    if values.dtype.kind not in "biuf":
-        values = np.array([_number(value) for value in values.tolist()], dtype=np.float64)
-    values = values.astype(np.float64)
+    values = own_values(y)
+    values = values.astype(np.float64) if values.dtype.kind in NUMERIC else _numbers(values)
     return np.where(np.isfinite(values), values, np.nan)
 
 
+def _numbers(values: Any) -> Array:
+    return np.array([_number(value) for value in values.tolist()], dtype=np.float64)
+
+
 def _number(value: Any) -> float:
+    if isinstance(value, complex | np.complexfloating):  # one complex number makes a whole column complex
+        return float(value.real) if value.imag == 0 else float("nan")
+    if isinstance(value, np.ndarray):
+        return float("nan")
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
