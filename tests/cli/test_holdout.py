@@ -1,12 +1,14 @@
 """Training and evaluation records: what is printed never depends on whether a record is in both."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
 
 from sottovoce import load
 from sottovoce.errors import PrivacyError
+from sottovoce.run import result
 from sottovoce.run.result import Result
 
 PROVISO = "provided that no record is in both"
@@ -155,3 +157,36 @@ def test_a_holdout_is_paid_once_for_both(sottovoce, files, tmp_path):
     assert each["epsilon"] == pytest.approx(1.0, rel=1e-3)
     code, _, err = sottovoce("train", files[0], *WHO, "--budget", ledger, "--holdout", 0.2)
     assert code == 5 and "over the owner's budget" in flat(err)
+
+
+def test_of_two_evaluations_at_the_same_time_one_is_shown(sottovoce, files, tmp_path, monkeypatch):
+    """Both were shown once, and the statement, of the training and one of them, said 1.475 where all cost 1.84."""
+    run, module, again = tmp_path / "run", sys.modules["sottovoce.cli.evaluate"], []
+    trained(sottovoce, files[0], run)
+    ask = module.evaluate_held_out
+
+    def meanwhile(*given):
+        if not again:  # another process begins and ends before this one writes what it found
+            again.append(None)
+            again.append(sottovoce("evaluate", run, files[1], "--metrics", "right"))
+        return ask(*given)
+
+    monkeypatch.setattr(module, "evaluate_held_out", meanwhile)
+    code, text, err = sottovoce("evaluate", run, files[1], "--metrics", "right")
+    assert code == 5 and "another process has changed the statement" in flat(err) and "accuracy" not in text
+    assert again[1][0] == 0 and "accuracy" in again[1][1]
+    assert len(Result.load(run).statement.later) == 1 and sottovoce("account", "--verify", run)[0] == 0
+
+
+def test_an_evaluation_that_is_stopped_while_it_is_written_is_covered(sottovoce, files, tmp_path, monkeypatch):
+    run, written = tmp_path / "run", result.write_atomically
+    trained(sottovoce, files[0], run)
+
+    def stopped(path, content):
+        if path.name == "evaluation.json":
+            raise KeyboardInterrupt
+        written(path, content)
+
+    monkeypatch.setattr(result, "write_atomically", stopped)
+    assert sottovoce("evaluate", run, files[1], "--metrics", "right")[0] != 0
+    assert Result.load(run).statement.later and sottovoce("account", "--verify", run)[0] == 0

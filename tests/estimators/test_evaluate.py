@@ -5,8 +5,9 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from sottovoce import PrivateClassifier, PrivateRegressor
-from sottovoce.errors import DataError, PrivacyError
+from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.evaluation import curves
+from sottovoce.export import publish
 from sottovoce.privacy.events import FullEvent
 from sottovoce.privacy.filter import sequential_epsilon
 from sottovoce.privacy.statement import PrivacyStatement, statement_of, with_evaluation, with_held_out
@@ -155,3 +156,24 @@ def test_an_evaluation_does_not_forget_what_a_search_held_out(table):
     assert [(g.nodes, g.event.sigma) for g in more.held_out] == [((0,), 0.5), ((1,), 1.0)]
     assert more.epsilon == said.epsilon
     more.verify()
+
+
+def test_a_threshold_from_an_evaluation_is_covered_wherever_the_model_goes(tmp_path):
+    """A report, or a result that was saved by itself, once said ε = 1 of a model with a threshold that cost as much."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 2)) / 3
+    y = (X[:, 0] + rng.normal(size=3000) / 3 > 0.7).astype(int)
+    model = PrivateClassifier(1.0, row_norm=1.0, classes=[0, 1], rounds=20).fit(X, y)
+    assert model.to_result().statement.epsilon == pytest.approx(1.0, abs=1e-3)
+    found = model.evaluate(X, y)
+    model.use_threshold(found, recall=0.9)
+    said = model.to_result()
+    assert said.statement == found.statement and said.statement.epsilon == pytest.approx(1.475, abs=2e-3)
+    publish(said.save(tmp_path / "run"), tmp_path / "public")
+    assert "1.47" in (tmp_path / "public" / "statement.txt").read_text()
+    page = model.report(tmp_path / "page.html").read_text()
+    assert "true ε" in page and "1.47" in page[page.index("true ε") - 100 : page.index("true ε")]
+    model.evaluate(X, y)
+    for write in (model.to_result, lambda: model.report(tmp_path / "page.html")):
+        with pytest.raises(SpecError, match="was evaluated 2 times"):
+            write()

@@ -110,7 +110,7 @@ def evaluate(
         found = replace(evaluate_held_out(tally, there, held, public, kept, metrics), statement=whole)
     values = found.to_dict() | _at_threshold(found, recall, rate) | {"held_out_seeded": kept is not None}
     found_text = json_.dumps(values, ensure_ascii=False, indent=2).encode()
-    replace(result, statement=whole).restate(model, {EVALUATION: found_text})
+    replace(result, statement=whole).restate(model, {EVALUATION: found_text}, before=said)
     if json:
         screen.say_json(values | ({} if ledger is None else {"budget": overview_of(ledger)}))
         return

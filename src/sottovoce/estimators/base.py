@@ -275,14 +275,18 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
         return self
 
     def to_result(self, features: tuple[str, ...] | None = None) -> Result:
-        """The run as `sottovoce train` keeps it, with what new records need to meet its model: to report and verify."""
+        """The run as `sottovoce train` keeps it, with what new records need to meet its model: to report and verify.
+
+        The statement covers an evaluation too: the threshold or the probabilities may come from it.
+        """
         check_is_fitted(self)
+        found = self.kept_evaluation()
         names = getattr(self, "feature_names_in_", None) if features is None else features
         paid = {} if self.budget is None else {BUDGETED: True}
         made = replace(
             self._result,
             environment=self._result.environment | paid,
-            statement=self.privacy_,
+            statement=getattr(found, "statement", None) or self.privacy_,
             classes=self._labels() if hasattr(self, "classes_") else None,
             features=None if names is None else tuple(str(name) for name in names),
             scale=self._record_scale(),

@@ -24,6 +24,7 @@ from sottovoce.estimators.composition import digest, fits_of, paying, remember
 from sottovoce.estimators.unusable import class_codes, number_cells, real_numbers, warn_owner
 from sottovoce.evaluation import Evaluation, Held, Model, Tally, seeded
 from sottovoce.evaluation import evaluate as evaluate_all
+from sottovoce.evaluation.curves import public_link
 from sottovoce.evaluation.private import ROUNDING
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.release import ADVERSARIES, Gaussian, MechanismContext, NoiseMechanism
@@ -86,6 +87,24 @@ class Evaluates:
         """
         joined = with_declared if disjoint else with_evaluation
         return evaluated(self, X, y, (nodes, user_ids), epsilon, (metrics, positive), joined, held_out=disjoint)
+
+    _evaluations: list[Any]
+    """Of this model: an `Evaluation`, or of a loaded one the bytes of its file."""
+
+    def kept_evaluation(self) -> Any:
+        """The evaluation that goes with the model: of one alone a statement says what it costs with the training."""
+        check_is_fitted(self)
+        if len(self._evaluations) < 2:
+            return self._evaluations[0] if self._evaluations else None
+        loss = self.spec_.problem.loss.name  # type: ignore[attr-defined]
+        public = abs(getattr(self, "threshold_", 0.0)) < np.finfo(float).tiny  # 0, or next to it: see `with_classes`
+        if is_classifier(self) and not (public and self.link_ == public_link(loss)):  # type: ignore[attr-defined]
+            raise SpecError(
+                f"this model was evaluated {len(self._evaluations)} times, and its threshold or probabilities come "
+                "from one of them: what all of them cost the held-out records no statement of one folder says; fit "
+                "anew and evaluate once, or go back to threshold_ = 0 and the public link_"
+            )
+        return None
 
 
 Joined = Callable[[PrivacyStatement, Mapping[int, Event]], PrivacyStatement]

@@ -81,9 +81,8 @@ def save(model: Any, folder: str | Path, *, schema: str | Path | None = None, fo
     beside = {} if text is None else {SCHEMA_FILE: text}
     if model._run_scale is None:  # it was fitted as an estimator
         beside[ESTIMATOR] = _text(_described(model))
-    result, found = model.to_result(columns), _evaluated(model)
-    if isinstance(found, Evaluation) and found.statement is not None:
-        result = replace(result, statement=found.statement)
+    result, found = model.to_result(columns), model.kept_evaluation()
+    if isinstance(found, Evaluation):
         found = _text(found.to_dict() | {"held_out_seeded": result.spec.seed is not None})
     if isinstance(found, bytes):
         beside[EVALUATION] = found
@@ -92,21 +91,6 @@ def save(model: Any, folder: str | Path, *, schema: str | Path | None = None, fo
 
 def _text(value: dict[str, Any]) -> bytes:
     return json.dumps(value, ensure_ascii=False, indent=2).encode()
-
-
-def _evaluated(model: Any) -> Evaluation | bytes | None:
-    """The evaluation that is kept: of one alone a statement says what it costs together with the training."""
-    if len(model._evaluations) < 2:
-        return model._evaluations[0] if model._evaluations else None
-    loss = model.spec_.problem.loss.name
-    public = abs(getattr(model, "threshold_", 0.0)) < np.finfo(float).tiny  # 0, or next to it: see `with_classes`
-    if isinstance(model, PrivateClassifier) and not (public and model.link_ == public_link(loss)):
-        raise SpecError(
-            f"this model was evaluated {len(model._evaluations)} times, and its threshold or probabilities come from "
-            "one of them: what all of them cost the held-out records no statement of one folder says; fit anew and "
-            "evaluate once, or go back to threshold_ = 0 and the public link_"
-        )
-    return None
 
 
 def _fitting(schema: Schema, model: PrivateLinearModel) -> Schema:

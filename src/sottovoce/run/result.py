@@ -19,7 +19,8 @@ import json
 import os
 import platform
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -331,14 +332,33 @@ class Result:
             raise DataError(f"'{folder}' holds no whole result: its names are not those of its model; make it anew")
         return self
 
-    def restate(self, folder: str | Path, beside: Mapping[str, bytes] | None = None) -> Path:
-        """Say in the folder of this very result what its statement is now, and what came beside it; all else stays."""
+    def restate(
+        self, folder: str | Path, beside: Mapping[str, bytes] | None = None, before: PrivacyStatement | None = None
+    ) -> Path:
+        """Say in the folder of this very result what its statement is now, and what came beside it; all else stays.
+
+        The statement is written first, so that it covers what is written after it, whatever stops this.
+
+        Parameters
+        ----------
+        folder : of this result
+        beside : further files that belong to it
+        before : the statement that was loaded, which another process may have changed since; by default this one's
+        """
         folder, more = Path(folder), dict(beside or {})
-        head = _head(folder) | {"privacy": self.statement.to_dict()}
-        head["files"] |= {name: _digest(content) for name, content in more.items()}
-        for name, content in more.items():
-            write_atomically(folder / name, content)
-        write_atomically(folder / HEAD, _text(head))
+        with _alone(folder):
+            head = _head(folder)
+            if head["privacy"] != json.loads(json.dumps((before or self.statement).to_dict())):
+                raise PrivacyError(
+                    f"another process has changed the statement of '{folder}' meanwhile; what was computed here is not "
+                    "shown, as that statement does not cover it: see `sottovoce account` for what it covers now"
+                )
+            head["privacy"] = self.statement.to_dict()
+            write_atomically(folder / HEAD, _text(head))
+            for name, content in more.items():
+                write_atomically(folder / name, content)
+            head["files"] |= {name: _digest(content) for name, content in more.items()}
+            write_atomically(folder / HEAD, _text(head))
         return folder
 
     @classmethod
@@ -374,6 +394,26 @@ class Result:
             pa.ArrowException,
         ) as error:  # fmt: skip
             raise _unreadable(folder, error) from None
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Within it no other process changes what a result says of itself; only POSIX systems have such locks."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    while True:
+        try:
+            file = open(folder / HEAD, "r+b")
+        except OSError as error:
+            raise _unreadable(folder, error) from None
+        with file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if os.fstat(file.fileno()).st_ino == os.stat(folder / HEAD).st_ino:  # else it was replaced meanwhile
+                yield
+                return
 
 
 NAMES: dict[str, Any] = {"classes": (str, int, float), "features": str, "nodes": str}
