@@ -149,12 +149,30 @@ def fitted(model: Any) -> dict[str, Any]:
     event = model.privacy_.groups[0].event
     products = type(event).__name__ == "ProductsEvent"
     shown = {name: repr(value) for name, value in vars(model).items() if name.endswith("_") and name != "spent_"}
+    state = {name: value for name, value in vars(model).items() if name != "spent_"}
     return shown | {
+        "state": dict(leaves(state, "")),
+        "terms": model.terms().text(),
         "reach": (math.sqrt(2.0) if products else 2.0) * event.clip,
         "models": model._result.models,
         "public": {name: str(value) for name, value in model._result.public.items()},
         "statement": str(model.privacy_.to_dict()),
     }
+
+
+def leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    """All plain values within an object, such as would be in its pickle, by where they are."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from leaves(each, f"{name}.{key}")
+    elif isinstance(value, list | tuple):
+        for place, each in enumerate(value):
+            yield from leaves(each, f"{name}.{place}")
+    elif hasattr(value, "__dict__"):
+        yield from leaves(vars(value), name)
+    else:
+        raw = isinstance(value, np.ndarray) and value.dtype != object
+        yield name, f"{value.dtype} {value.shape} {value.tobytes()!r}" if raw else repr(value)
 
 
 def fit(make: Callable[[], Any]) -> Callable[[Table], dict[str, Any]]:
