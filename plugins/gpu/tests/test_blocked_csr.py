@@ -91,7 +91,7 @@ def test_cutting_into_pieces_changes_rounding_alone(machine, went):
 
 
 def test_everybody_from_where_each_stands(machine, went):
-    """Nodes that stand apart are no choir yet."""
+    """The kernel of all nodes needs nodes that stand at the same point."""
     job = job_of(BASE | {"activation": "everyone"}, lambda **_: text(), rounds=20)
     start = job.start()
     start = start._replace(z=np.random.default_rng(1).normal(size=start.z.shape).astype(np.float32).astype(float))

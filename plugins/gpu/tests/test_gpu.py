@@ -145,7 +145,7 @@ def test_launches_of_few_rounds_change_nothing(machine, make_shards, monkeypatch
     monkeypatch.setattr("sottovoce_gpu.rounds.ROOM", machine.room_left() / 2_000)  # and fetched in parts
     job = job_of(BASE | {"activation": "edges(2)"}, make_shards, rounds=30)
     (parts,) = engine.run([job], [job.start()], 1, 30)
-    assert cast_of(machine, [job]).looked.first > 1
+    assert cast_of(machine, [job]).draws.first > 1
     assert all(np.array_equal(a, b) for a, b in zip(whole, parts, strict=True))
 
 
@@ -195,7 +195,7 @@ def test_noise_of_pairs_is_gone_from_the_mean(machine, make_shards):
 
 @pytest.mark.parametrize("h", ["l2(0.1)", "l1(0.05)", "box(-0.5, 0.5)"])
 @pytest.mark.parametrize("way", [{}, {"primal": "as_written"}, {"method": "descent"}], ids=str)
-def test_looks_are_the_method_s_own_averages(h, way, machine, make_shards):
+def test_averages_match_those_of_the_method(h, way, machine, make_shards):
     jobs = [with_sigma(job_of(BASE | {"h": h} | way, make_shards, rounds=30), factor) for factor in (1.0, 0.5)]
     states = make_engine(machine).run(jobs, [job.start() for job in jobs], 1, 25)
     means, apart = averages(machine, jobs, states, 25)
@@ -274,11 +274,11 @@ def test_points_from_elsewhere_prove_nothing_by_themselves(make_shards):
         assert best.lower <= true.value + 1e-9 and best.value - true.value <= 1e-6 and best.passes > 0
 
 
-def test_what_was_looked_up_goes_with_the_job(machine, make_shards):
+def test_fetched_draws_are_freed_with_the_job(machine, make_shards):
     job = job_of(BASE, make_shards, rounds=5)
     make_engine(machine).run([job], [job.start()], 1, 5)
     cast = ref(cast_of(machine, [job]))
-    assert cast().looked is not None
+    assert cast().draws is not None
     del job
     gc.collect()
     assert cast() is None

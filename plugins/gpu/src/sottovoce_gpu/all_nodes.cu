@@ -16,31 +16,31 @@ struct AllNodes {
   const Run* run;
 };
 
-struct Choir { Place place[CROWD]; About about[CROWD]; Numbers at; Slept slept; };
+struct TurnNodes { Place place[STAGE_NODES]; About about[STAGE_NODES]; Numbers at; Slept slept; };
 struct alignas(16) Hall {
-  Choir choirs[2];
+  TurnNodes turn_nodes[2];
   Run runs[SEATS];
-  float pulls[SEATS][CROWD], loud[SEATS][CROWD], share[SEATS][CROWD], loudest[CROWD];
+  float pulls[SEATS][STAGE_NODES], loud[SEATS][STAGE_NODES], share[SEATS][STAGE_NODES], loudest[STAGE_NODES];
 };
 
-INSIDE void ask_choir(const Run& run, i64 at, Choir* choir) {
+INSIDE void fetch_nodes(const Run& run, i64 at, TurnNodes* nodes) {
   if (at >= run.turns_last) return;
   i64 first = at * run.n;  // a round is a turn
-  ask_words(choir->place, run.places + first, (int)run.n * (int)(sizeof(Place) / 4));
-  ask_words(&choir->at, run.numbers + first, (int)(sizeof(Numbers) / 4));
-  if (!LINEAR && !FROZEN) ask_words(&choir->slept, run.slept + first, (int)(sizeof(Slept) / 4));
+  fetch_words(nodes->place, run.places + first, (int)run.n * (int)(sizeof(Place) / 4));
+  fetch_words(&nodes->at, run.numbers + first, (int)(sizeof(Numbers) / 4));
+  if (!LINEAR && !FROZEN) fetch_words(&nodes->slept, run.slept + first, (int)(sizeof(Slept) / 4));
 }
 
-INSIDE void ask_rows(const Run& run, const Choir* choir, float* rows) {
+INSIDE void fetch_rows(const Run& run, const TurnNodes* nodes, float* rows) {
   int half = (COORDINATES + 1) / 2;
   const bool by_fours = SIDE % 4 == 0 && FEATURES % 4 == 0 && half % 4 == 0;
   const int step = by_fours ? 4 : 1, pieces = FEATURES / step;
   for (int piece = THREAD; piece < (int)run.n * pieces; piece += STRIDE) {
     int p = piece / pieces, j = (piece - p * pieces) * step;
-    i64 row = choir->place[p].row;
+    i64 row = nodes->place[p].row;
     float* to = rows + p * ROW + (j < half ? j : j - half + SIDE);
-    if (row >= 0 && by_fours) ask_four((u32*)to, (const u32*)(run.X + row * FEATURES + j));
-    else if (row >= 0) ask_word((u32*)to, (const u32*)(run.X + row * FEATURES + j));
+    if (row >= 0 && by_fours) fetch_four((u32*)to, (const u32*)(run.X + row * FEATURES + j));
+    else if (row >= 0) fetch_word((u32*)to, (const u32*)(run.X + row * FEATURES + j));
   }
 }
 
@@ -66,7 +66,7 @@ KERNEL BOUNDED all_nodes(const AllNodes* all) {
   BARRIER();
   const Run& run = hall->runs[0];  // what all of them share
   int m = COORDINATES, half = (m + 1) / 2, n = (int)run.n, runs = (int)w.runs, last_side = m - 1 >= half ? 1 : 0;
-  float *partial = (float*)(hall + 1), *rows = partial + runs * CROWD * WARPS;
+  float *partial = (float*)(hall + 1), *rows = partial + runs * STAGE_NODES * WARPS;
   for (int i = THREAD; i < n; i += THREADS) {
     hall->loudest[i] = 0.0f;
     for (int r = 0; r < runs; r++) {
@@ -91,23 +91,23 @@ KERNEL BOUNDED all_nodes(const AllNodes* all) {
     bool constant = FEATURES < m && j % ROW == last_side * SIDE + m - 1 - last_side * half;
     rows[j] = constant ? (float)run.intercept : 0.0f;
   }
-  ask_choir(run, run.turns_first, hall->choirs + (run.turns_first & 1));
+  fetch_nodes(run, run.turns_first, hall->turn_nodes + (run.turns_first & 1));
   asked_is_here();
   BARRIER();
   for (i64 at = run.turns_first; at < run.turns_last; at++) {
-    Choir* choir = hall->choirs + (at & 1);
-    ask_rows(run, choir, rows);
+    TurnNodes* nodes = hall->turn_nodes + (at & 1);
+    fetch_rows(run, nodes, rows);
     for (int p = THREAD; p < n; p += THREADS)
-      if (choir->place[p].row >= 0) choir->about[p] = run.about[choir->place[p].row];
-    ask_choir(run, at + 1, hall->choirs + ((at + 1) & 1));
-    float said[SEATS][PER][2], push = choir->at.push;
+      if (nodes->place[p].row >= 0) nodes->about[p] = run.about[nodes->place[p].row];
+    fetch_nodes(run, at + 1, hall->turn_nodes + ((at + 1) & 1));
+    float said[SEATS][PER][2], push = nodes->at.push;
 #pragma unroll
     for (int r = 0; r < SEATS; r++)
 #pragma unroll
       for (int k = 0; k < PER; k++) said[r][k][0] = said[r][k][1] = 0.0f;
     for (int p = 0; p < n; p += 2) {
       int second = p + 1 < n ? p + 1 : p;
-      const Place both[2] = {choir->place[p], choir->place[second]};
+      const Place both[2] = {nodes->place[p], nodes->place[second]};
       float noise[2][PER][2], loudest[2] = {hall->loudest[both[0].node], hall->loudest[both[1].node]};
       noise_of<2>(loudest, both, THREAD, noise);
 #pragma unroll
@@ -138,10 +138,10 @@ KERNEL BOUNDED all_nodes(const AllNodes* all) {
         float x[PER][2];
 #pragma unroll
         for (int k = 0; k < PER; k++) {
-          x[k][0] = primal(hall->runs[r], choir->at, z[r][k][0]);
-          x[k][1] = primal(hall->runs[r], choir->at, z[r][k][1]);
+          x[k][0] = primal(hall->runs[r], nodes->at, z[r][k][0]);
+          x[k][1] = primal(hall->runs[r], nodes->at, z[r][k][1]);
         }
-        margins_of_eight(row, x, partial + (r * CROWD + first) * WARPS + WARP, n - first);
+        margins_of_eight(row, x, partial + (r * STAGE_NODES + first) * WARPS + WARP, n - first);
       }
     }
     BARRIER();
@@ -149,10 +149,10 @@ KERNEL BOUNDED all_nodes(const AllNodes* all) {
       int r = q / n, p = q - r * n;
       const Run& run = hall->runs[r];
       float u = 0.0f;
-      for (int part = 0; part < WARPS; part++) u += partial[(r * CROWD + p) * WARPS + part];
-      bool pulls = choir->place[p].count > 0;
-      float factor = push * hall->share[r][choir->place[p].node];
-      hall->pulls[r][p] = pulls ? factor * clipped(run, u, choir->about[p]) : 0.0f;
+      for (int part = 0; part < WARPS; part++) u += partial[(r * STAGE_NODES + p) * WARPS + part];
+      bool pulls = nodes->place[p].count > 0;
+      float factor = push * hall->share[r][nodes->place[p].node];
+      hall->pulls[r][p] = pulls ? factor * clipped(run, u, nodes->about[p]) : 0.0f;
     }
     BARRIER();
     for (int p = 0; p < n; p++) {
@@ -179,7 +179,7 @@ KERNEL BOUNDED all_nodes(const AllNodes* all) {
       for (int k = 0; k < PER; k++)
 #pragma unroll
         for (int side = 0; side < 2; side++) {
-          total[r][k][side] += caught_up(run, choir->place[0], choir->at, choir->slept, z[r][k][side]);
+          total[r][k][side] += caught_up(run, nodes->place[0], nodes->at, nodes->slept, z[r][k][side]);
           z[r][k][side] += said[r][k][side] / (float)n;
           if (DESCENT) z[r][k][side] = shrunk(run, -push, z[r][k][side]);
         }

@@ -15,15 +15,15 @@ from sottovoce_gpu.source import filled, joined, struct
 
 SEATS, COUNTERS = 5, 10
 """Runs of a block, and counters of all of its runs that a thread has registers for, both at the most."""
-CROWD = 32
+STAGE_NODES = 32
 """Nodes of a turn that the kernels have on their stage."""
 
 
 def room_of(n: int, wide: int, warps: int) -> int:
     """Bytes of a block on the chip, with rows that are so wide there: for all seats, as the host's kernel has them."""
     place, about, numbers, slept, run = (struct(s).itemsize for s in ("Place", "About", "Numbers", "Slept", "Run"))
-    hall = 2 * (CROWD * (place + about) + numbers + slept) + SEATS * run + 4 * CROWD * (3 * SEATS + 1)
-    return -(-hall // 16) * 16 + 4 * (SEATS * CROWD * warps + n * wide)
+    hall = 2 * (STAGE_NODES * (place + about) + numbers + slept) + SEATS * run + 4 * STAGE_NODES * (3 * SEATS + 1)
+    return -(-hall // 16) * 16 + 4 * (SEATS * STAGE_NODES * warps + n * wide)
 
 
 def run_all_nodes(machine: Machine, teams: Sequence[Team], options: Mapping[str, int]) -> bool:

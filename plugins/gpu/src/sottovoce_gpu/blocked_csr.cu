@@ -269,26 +269,26 @@ struct alignas(16) Part {  // of a block: which runs, and where its batches are;
 
 static_assert(sizeof(Part) <= 128, "spans.py knows how large it is");
 
-INSIDE void ask_fours(void* to, const void* from, int fours) {
-  for (int k = THREAD; k < fours; k += THREADS) ask_four((u32*)to + 4 * k, (const u32*)from + 4 * k);
+INSIDE void fetch_fours(void* to, const void* from, int fours) {
+  for (int k = THREAD; k < fours; k += THREADS) fetch_four((u32*)to + 4 * k, (const u32*)from + 4 * k);
 }
 
-INSIDE void ask_seats(const Part& part, int batch) {
+INSIDE void fetch_seats(const Part& part, int batch) {
   if (batch >= part.batches) return;
   int first = part.bounds[batch].place, places = part.bounds[batch + 1].place - first;
-  ask_fours(part.seats + batch % 3 * part.most, part.script + first, places * (int)(sizeof(Seat) / 16));
+  fetch_fours(part.seats + batch % 3 * part.most, part.script + first, places * (int)(sizeof(Seat) / 16));
 }
 
-INSIDE void ask_rest(const Part& part, int batch) {
+INSIDE void fetch_rest(const Part& part, int batch) {
   if (batch >= part.batches) return;
   const Bound from = part.bounds[batch], end = part.bounds[batch + 1];
   int places = end.place - from.place, odd = batch & 1;
-  ask_fours(part.heads_here + odd * part.most_turns, part.heads + from.turn, (end.turn - from.turn) * (int)(sizeof(Head) / 16));
-  if (part.drowsy) ask_fours(part.drowsy_here + odd * part.most, part.drowsy + from.place, places * (int)(sizeof(Drowsy) / 16));
+  fetch_fours(part.heads_here + odd * part.most_turns, part.heads + from.turn, (end.turn - from.turn) * (int)(sizeof(Head) / 16));
+  if (part.drowsy) fetch_fours(part.drowsy_here + odd * part.most, part.drowsy + from.place, places * (int)(sizeof(Drowsy) / 16));
   Two* to = part.meta_here + odd * (part.high - part.low) * part.most;
   for (int k = THREAD; k < (part.high - part.low) * places * 2; k += THREADS) {
     int r = k / (2 * places), word = k % (2 * places);
-    ask_word((u32*)(to + r * part.most) + word, (const u32*)(part.meta + (part.low + r) * part.most_places + from.place) + word);
+    fetch_word((u32*)(to + r * part.most) + word, (const u32*)(part.meta + (part.low + r) * part.most_places + from.place) + word);
   }
 }
 
@@ -319,8 +319,8 @@ INSIDE void batch_by_batch(const Part& part, const Seat* rooms, const Bound* bou
       if (bounds[batch].place > last) break;
       asked_is_here();
       BARRIER();
-      ask_seats(part, batch + 2);
-      ask_rest(part, batch + 1);
+      fetch_seats(part, batch + 2);
+      fetch_rest(part, batch + 1);
     }
     for (int step = 0; step < 2; step++) {
       if (((step + WARP) & 1) == 0) {
@@ -408,15 +408,15 @@ KERNEL LIGHT span_ahead(const Span* given) {
   bounds_on_chip(team, span, bounds);
   for (int c = THREAD; c < columns; c += THREADS) here[c] = touched[c];
   BARRIER();
-  ask_seats(part, 0);
-  ask_seats(part, 1);
-  ask_rest(part, 0);
+  fetch_seats(part, 0);
+  fetch_seats(part, 1);
+  fetch_rest(part, 0);
   for (int x = THREAD; x < workers; x += THREADS) {
     int r = x / counters, c = x % counters;
     if (low + r >= high || c >= columns) continue;
     const float* from = team.run[low + r].z + here[c];
     cursors[x] = starts[here[c]];
-    for (int i = 0; i < n; i++) ask_word((u32*)z + i * workers + x, (const u32*)from + (i64)i * m);
+    for (int i = 0; i < n; i++) fetch_word((u32*)z + i * workers + x, (const u32*)from + (i64)i * m);
   }
   int last = entries[starts[here[0] + 1] - 1].when / 2;  // of all columns here the first is needed longest
   asked_is_here();
@@ -582,7 +582,7 @@ KERNEL span_slopes(const Span* given) {
     BARRIER();
     float* after = coming + ((p + 1) & 1) * w.most_places;
     for (int s = THREAD; more && s <= p; s += THREADS)
-      ask_word((u32*)after + s, (const u32*)heard + (p + 1) * w.most_places + s);
+      fetch_word((u32*)after + s, (const u32*)heard + (p + 1) * w.most_places + s);
     float u = inner(run, at, now, entries, arrived);
     for (int from = rows[p] + whole; from < rows[p + 1]; from += whole) {  // a row that is longer than usual
       look_at(now, spots, from, rows[p + 1]);
@@ -774,11 +774,11 @@ KERNEL HEAVY span_rounds(const Span* given) {
   int count[2] = {starts[end] - from[0], starts[upper] - from[1]};
   bool near_by = count[0] + count[1] <= CACHED;
   BARRIER();
-  ask_seats(part, 0);
-  ask_seats(part, 1);
-  ask_rest(part, 0);
+  fetch_seats(part, 0);
+  fetch_seats(part, 1);
+  fetch_rest(part, 0);
   for (int k = THREAD; near_by && k < 2 * (count[0] + count[1]); k += THREADS)
-    ask_word((u32*)cache + k, (const u32*)entries + (k < 2 * count[0] ? 2 * from[0] + k : 2 * from[1] + k - 2 * count[0]));
+    fetch_word((u32*)cache + k, (const u32*)entries + (k < 2 * count[0] ? 2 * from[0] + k : 2 * from[1] + k - 2 * count[0]));
   for (int x = THREAD; x < workers; x += THREADS) {
     int r = x / counters, c = base + x % counters;
     if (low + r >= high || c >= half) continue;
@@ -791,10 +791,10 @@ KERNEL HEAVY span_rounds(const Span* given) {
     for (int i = 0; i < n; i++) {
       const u32 *z = (const u32*)mine.z + (i64)i * m + c, *total = (const u32*)mine.total + (i64)i * m + c;
       u32* to = (u32*)(state + i * workers + x);
-      ask_word(to, z);
-      ask_word(to + 2, total);
-      if (both) ask_word(to + 1, z + half);
-      if (both) ask_word(to + 3, total + half);
+      fetch_word(to, z);
+      fetch_word(to + 2, total);
+      if (both) fetch_word(to + 1, z + half);
+      if (both) fetch_word(to + 3, total + half);
       if (!both) to[1] = to[3] = 0u;
     }
   }

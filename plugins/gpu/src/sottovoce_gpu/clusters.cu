@@ -471,18 +471,18 @@ INSIDE void turn_ahead(const Run& run, const int* noisy, Coming& of, i64 place) 
 }
 
 // Tables of the rounds up to t; `known` is the last round that this warp requested.
-INSIDE void ask_bygone(const Run& run, const Player& me, int t, int& known) {
+INSIDE void fetch_bygone(const Run& run, const Player& me, int t, int& known) {
   int from = known > t - BYGONE ? known : t - BYGONE;
   from = from < -1 ? -1 : from;
   for (int k = LANE; k < 6 * (t - from); k += LANES) {
     int round = from + 1 + k / 6, which = k % 6;
     const double* table = which < 2 ? run.s : which < 4 ? run.P : run.Q;
-    ask_word((u32*)&me.bygone[round & (BYGONE - 1)] + which, (const u32*)(table + round) + which % 2);
+    fetch_word((u32*)&me.bygone[round & (BYGONE - 1)] + which, (const u32*)(table + round) + which % 2);
   }
   known = t;
 }
 
-INSIDE void ask_meta(const Run& run, Meta* meta, const Coming& of, i64 place) {
+INSIDE void fetch_meta(const Run& run, Meta* meta, const Coming& of, i64 place) {
   for (int k = LANE; k < PIECES + MIXED * MIXED + MIXED; k += LANES) {
     const char* from = k < 3 ? (const char*)(run.places + place) + 16 * k
                      : k == 3 ? (const char*)(run.numbers + place)
@@ -491,11 +491,11 @@ INSIDE void ask_meta(const Run& run, Meta* meta, const Coming& of, i64 place) {
                      : (const char*)(run.turns + of.turn) + 16 * (k - 7);
     bool wanted = k < 4 || (k < 6 ? !LINEAR && !FROZEN : k > 6 || of.row >= 0);
     int weight = k - PIECES, node = weight - MIXED * MIXED;
-    if (weight < 0 && wanted) ask_four((u32*)meta + 4 * k, (const u32*)from);
+    if (weight < 0 && wanted) fetch_four((u32*)meta + 4 * k, (const u32*)from);
     if (weight >= 0 && node < 0 && of.rank == 0 && weight < of.size * of.size)
-      ask_word((u32*)meta->w + weight, (const u32*)(run.weights + of.corner) + weight);
+      fetch_word((u32*)meta->w + weight, (const u32*)(run.weights + of.corner) + weight);
     if (node >= 0 && of.rank == 0 && node < of.size)
-      ask_word((u32*)meta->nodes + node, (const u32*)&run.places[place + node].node);
+      fetch_word((u32*)meta->nodes + node, (const u32*)&run.places[place + node].node);
   }
 }
 
@@ -530,17 +530,17 @@ INSIDE void provide(const Run& run, const Player& me, const int* noisy, i64 begi
         u32* there = (u32*)(me.rows + to + side * me.side);
         const u32* from = (const u32*)(run.X + of.row * me.features + j);
         if (of.row < 0 || c >= me.half) continue;
-        if (by_fours && j < me.features) ask_four(there, from);
+        if (by_fours && j < me.features) fetch_four(there, from);
         for (int e = 0; !by_fours && e < 4; e++)
-          if (c + e < me.half && j + e < me.features) ask_word(there + e, from + e);
+          if (c + e < me.half && j + e < me.features) fetch_word(there + e, from + e);
       }
       if (mine == 0) {
         of.turn = from_lane(now.turn, lane);
         of.rank = from_lane(now.rank, lane);
         of.size = from_lane(now.size, lane);
         of.corner = from_lane(now.corner, lane);
-        ask_meta(run, me.meta + at.slot, of, begin + i);
-        if (!LINEAR && !FROZEN && !BOXED) ask_bygone(run, me, from_lane(now.t, lane), known);
+        fetch_meta(run, me.meta + at.slot, of, begin + i);
+        if (!LINEAR && !FROZEN && !BOXED) fetch_bygone(run, me, from_lane(now.t, lane), known);
       }
       arrive_when_here(me.full + at.slot);
       if (of.speaks) {

@@ -2,7 +2,7 @@
 // matrix products. Arrays are coordinate by coordinate, the runs side by side: z[coordinate][run].
 
 struct Marks {  // which rows each round of each cast uses
-  i64 rounds, first, casts, nodes, rows, sampler, dealt;  // each cast's order begins so many places after the last
+  i64 rounds, first, casts, nodes, rows, sampler, order_width;  // each cast's order begins so many places after the last
   const u64* keys;  // two words a cast
   const i64 *offsets, *order, *batch;
   const double* gap_scale;
@@ -17,7 +17,7 @@ KERNEL mark(const Marks* all) {
     i64 begin = w.offsets[node], q = w.offsets[node + 1] - begin, b = w.batch[node];
     u32 k0, k1;
     threefry((u32)w.keys[2 * cast], (u32)w.keys[2 * cast + 1], (u32)node, (u32)t, k0, k1);
-    const i64* order = w.order + w.dealt * cast;
+    const i64* order = w.order + w.order_width * cast;
 #define ROW(record) order[begin + (record)]
     if (w.sampler == SAMPLER_FULL || (w.sampler == SAMPLER_POISSON && b == q)) {
       for (i64 e = 0; e < q; e++) marks[ROW(e)] = 1;

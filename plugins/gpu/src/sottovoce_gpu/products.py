@@ -205,14 +205,14 @@ def _go(machine: Machine, casts: Sequence[Cast], z: Array, total: Array, start: 
     return z, total
 
 
-_dealt: dict[str, tuple[int, list[Any], Any]] = {}
+_owner_cache: dict[str, tuple[int, list[Any], Any]] = {}
 
 
 def _owners(machine: Machine, casts: Sequence[Cast], N: int) -> Any:
     """Whose each row is, -1 for nobody's: (rows, 1), or (rows, casts) where they were partitioned differently."""
     partitions = [cast.problem.shards for cast in casts]
     places = [(shards.order, shards.offsets) for shards in partitions]
-    kept = _dealt.get("last")  # runs on the same data come sequentially
+    kept = _owner_cache.get("last")  # runs on the same data come sequentially
     if kept is not None and kept[0] == id(machine) and len(kept[1]) == len(places):
         if all(a is c and np.array_equal(b, d) for (a, b), (c, d) in zip(kept[1], places, strict=True)):
             return kept[2]
@@ -226,8 +226,8 @@ def _owners(machine: Machine, casts: Sequence[Cast], N: int) -> Any:
         owner = each[0][:, None]
     else:
         owner = np.stack([found[id(shards.order)] for shards in partitions], axis=1)
-    _dealt["last"] = id(machine), places, machine.put(owner)
-    return _dealt["last"][2]
+    _owner_cache["last"] = id(machine), places, machine.put(owner)
+    return _owner_cache["last"][2]
 
 
 ENTRIES = 1 << 26
@@ -274,7 +274,7 @@ def _mark(
     given = filled("Marks")
     given["rounds"], given["first"], given["casts"] = rounds, first, len(casts)
     given["nodes"], given["rows"], given["sampler"] = shards.n, marks.shape[2], cast.noise.sampler
-    given["dealt"] = order.shape[1] if len(order) > 1 else 0
+    given["order_width"] = order.shape[1] if len(order) > 1 else 0
     arrays = {
         "keys": machine.put(_keys(casts, Purpose.RECORDS)),
         "marks": marks,

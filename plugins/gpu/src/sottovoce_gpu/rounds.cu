@@ -52,10 +52,10 @@ INSIDE float root(float x) {  // of a number over 0, to the last bit but one
   return found;
 }
 INSIDE float once(const float* from) { return __ldcg(from); }  // not to be kept in the nearest cache
-INSIDE void ask_word(u32* to, const u32* from) {  // from memory to the chip, meanwhile
+INSIDE void fetch_word(u32* to, const u32* from) {  // from memory to the chip, meanwhile
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from) : "memory");
 }
-INSIDE void ask_four(u32* to, const u32* from) {  // sixteen bytes, past the nearest cache
+INSIDE void fetch_four(u32* to, const u32* from) {  // sixteen bytes, past the nearest cache
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from) : "memory");
 }
 INSIDE void asked_is_here() { asm volatile("cp.async.wait_all;" ::: "memory"); }
@@ -92,8 +92,8 @@ INSIDE void sums_of_eight(float u[8], float* out, int stride, int count) {
 }
 INSIDE float root(float x) { return sqrtf(x); }
 INSIDE float once(const float* from) { return *from; }
-INSIDE void ask_word(u32* to, const u32* from) { *to = *from; }
-INSIDE void ask_four(u32* to, const u32* from) {
+INSIDE void fetch_word(u32* to, const u32* from) { *to = *from; }
+INSIDE void fetch_four(u32* to, const u32* from) {
   if ((size_t)to % 16 != 0) abort();  // as on a device
   memcpy(to, from, 16);
 }
@@ -388,7 +388,7 @@ struct Turn { int first, size, speakers, flat; i64 corner; int pair, unused; };
 #define WORDS_OF_TURN ((int)(sizeof(Turn) / 4))
 
 struct Turning {
-  i64 rounds, each, together, paired, speakers, crowd;  // `together`: turns of a round, where all have as many
+  i64 rounds, each, together, paired, speakers, stage_nodes;  // `together`: turns of a round, where all have as many
   const int *starts, *heads, *pattern, *flat;
   const i64 *groups, *corners;
   Place* places;
@@ -409,7 +409,7 @@ KERNEL turn(const Turning* all) {  // those of a round, one thread a round
       turn.speakers = (int)(speak < 0 ? 0 : speak < size ? speak : size);
       turn.flat = w.flat[which];
       turn.corner = w.corners[which] + (i64)g * size * size;
-      turn.pair = size == 2 && w.paired ? 1 : size <= w.crowd ? 2 : 0;
+      turn.pair = size == 2 && w.paired ? 1 : size <= w.stage_nodes ? 2 : 0;
       for (int p = 0; p < size; p++) {
         w.places[turn.first + p].turn = (int)head + g;
         if (w.places[turn.first + p].count > 1) turn.pair = 0;
@@ -703,8 +703,8 @@ INSIDE void general(const Run& run, const Own& own, const Turn& turn, float* Z) 
     }
 }
 
-INSIDE void ask_words(void* to, const void* from, int words) {
-  for (int w = THREAD; w < words; w += THREADS) ask_word((u32*)to + w, (const u32*)from + w);
+INSIDE void fetch_words(void* to, const void* from, int words) {
+  for (int w = THREAD; w < words; w += THREADS) fetch_word((u32*)to + w, (const u32*)from + w);
 }
 
 template <int S>
@@ -727,7 +727,7 @@ INSIDE void noise_of(const float loud[S], const Place* place, int c, float out[S
     for (int k = 0; k < PER; k++) out[p][k][0] = out[p][k][1] = 0.0f;
 }
 
-#define CROWD 32  // nodes of a turn that have a place on the stage
+#define STAGE_NODES 32  // nodes of a turn that have a place on the stage
 
 #ifndef SHORT  // what only `rounds` needs, and takes long to compile
 
@@ -746,28 +746,28 @@ struct alignas(16) Rings {
 
 INSIDE bool streamed(const Run& run, const Turn& turn) { return SPARSE && turn.pair == 1; }
 
-INSIDE void ask_few(void* to, const void* from, int words) {  // by one warp
-  for (int w = LANE; w < words; w += LANES) ask_word((u32*)to + w, (const u32*)from + w);
+INSIDE void fetch_few(void* to, const void* from, int words) {  // by one warp
+  for (int w = LANE; w < words; w += LANES) fetch_word((u32*)to + w, (const u32*)from + w);
 }
 
-INSIDE void ask_turn(const Run& run, i64 at, Rings* rings) {
-  if (at < run.turns_last) ask_few(&rings->turns[at & 7], run.turns + at, WORDS_OF_TURN);
+INSIDE void fetch_turn(const Run& run, i64 at, Rings* rings) {
+  if (at < run.turns_last) fetch_few(&rings->turns[at & 7], run.turns + at, WORDS_OF_TURN);
   else if (LANE == 0) rings->turns[at & 7].pair = 0;  // no more of them
 }
 
-INSIDE void ask_slot(const Run& run, i64 at, Rings* rings) {
+INSIDE void fetch_slot(const Run& run, i64 at, Rings* rings) {
   const Turn& turn = rings->turns[at & 7];
   if (!streamed(run, turn)) return;
   Slot* slot = &rings->slots[at & 7];
-  ask_few(slot->place, run.places + turn.first, 2 * (int)(sizeof(Place) / 4));
-  ask_few(slot->at, run.numbers + turn.first, 2 * (int)(sizeof(Numbers) / 4));
-  ask_few(slot->w, run.weights + turn.corner, 4);
-  if (!LINEAR && !FROZEN) ask_few(slot->slept, run.slept + turn.first, 2 * (int)(sizeof(Slept) / 4));
+  fetch_few(slot->place, run.places + turn.first, 2 * (int)(sizeof(Place) / 4));
+  fetch_few(slot->at, run.numbers + turn.first, 2 * (int)(sizeof(Numbers) / 4));
+  fetch_few(slot->w, run.weights + turn.corner, 4);
+  if (!LINEAR && !FROZEN) fetch_few(slot->slept, run.slept + turn.first, 2 * (int)(sizeof(Slept) / 4));
 }
 
-INSIDE void ask_ahead(const Run& run, i64 at, Rings* rings) {
-  if (WARP == 0) ask_slot(run, at + 5, rings);
-  if (WARP == (WARPS > 1 ? 1 : 0)) ask_turn(run, at + 7, rings);
+INSIDE void fetch_ahead(const Run& run, i64 at, Rings* rings) {
+  if (WARP == 0) fetch_slot(run, at + 5, rings);
+  if (WARP == (WARPS > 1 ? 1 : 0)) fetch_turn(run, at + 7, rings);
 }
 
 // z and sums stream by, a tile at a time.
@@ -791,7 +791,7 @@ INSIDE void stream(const Run& run, i64 number, const Own& own, float* Z, const f
     if (LANE == 0) partial[1] = row_b >= 0 ? at_b.push * loudness[n + b] * clipped(run, u, run.about[row_b]) : 0.0f;
   }
   BARRIER();
-  ask_ahead(run, number, rings);
+  fetch_ahead(run, number, rings);
   float w00 = slot.w[0], w01 = slot.w[1], w10 = slot.w[2], w11 = slot.w[3];
   for (int first = THREAD; first < half; first += PER * THREADS) {
     float va[PER][2], vb[PER][2], oa[PER][2], ob[PER][2], noise[2][PER][2];
@@ -848,7 +848,7 @@ INSIDE void stream(const Run& run, i64 number, const Own& own, float* Z, const f
 }
 
 // Several nodes with a record each at the most. A thread has its own coordinates of all of them, a tile at a time.
-struct alignas(16) Stage { Place place[CROWD]; Numbers at[CROWD]; Slept slept[CROWD]; About about[CROWD]; };
+struct alignas(16) Stage { Place place[STAGE_NODES]; Numbers at[STAGE_NODES]; Slept slept[STAGE_NODES]; About about[STAGE_NODES]; };
 
 INSIDE float pulled(const Run& run, const Turn& turn, const float* loudness, const Stage* stage, int p, float u) {
   bool pulls = p < turn.speakers && stage->place[p].count > 0;
@@ -856,7 +856,7 @@ INSIDE float pulled(const Run& run, const Turn& turn, const float* loudness, con
   return pulls ? factor * clipped(run, u, stage->about[p]) : 0.0f;
 }
 
-INSIDE void margins_of_crowd(const Run& run, const Turn& turn, const Own& own, const float* Z, const float* loudness,
+INSIDE void margins_on_stage(const Run& run, const Turn& turn, const Own& own, const float* Z, const float* loudness,
                              float* partial, Stage* stage) {
   int m = own.m, half = own.half, size = turn.size;
   if (SPARSE) {  // a warp each
@@ -897,7 +897,7 @@ INSIDE void margins_of_crowd(const Run& run, const Turn& turn, const Own& own, c
   }
 }
 
-INSIDE void tile_of_crowd(const Run& run, const Turn& turn, int tile, const Own& own, float* Z, const float* loudness,
+INSIDE void tile_on_stage(const Run& run, const Turn& turn, int tile, const Own& own, float* Z, const float* loudness,
                           const Stage* stage) {
   int m = own.m, half = own.half, size = turn.size;
   float sum[PER][2];
@@ -970,7 +970,7 @@ INSIDE void tile_of_crowd(const Run& run, const Turn& turn, int tile, const Own&
   }
 }
 
-INSIDE void crowd(const Run& run, const Turn& turn, const Own& own, float* Z, const float* loudness, float* partial,
+INSIDE void mix_on_stage(const Run& run, const Turn& turn, const Own& own, float* Z, const float* loudness, float* partial,
                   Stage* stage) {
   int m = own.m, half = own.half, size = turn.size;
   for (int p = THREAD; p < size; p += THREADS) {
@@ -982,9 +982,9 @@ INSIDE void crowd(const Run& run, const Turn& turn, const Own& own, float* Z, co
     stage->about[p] = place.row >= 0 ? run.about[place.row] : nobody;
   }
   BARRIER();
-  margins_of_crowd(run, turn, own, Z, loudness, partial, stage);
+  margins_on_stage(run, turn, own, Z, loudness, partial, stage);
   BARRIER();
-  for (int tile = THREAD; tile < half; tile += PER * THREADS) tile_of_crowd(run, turn, tile, own, Z, loudness, stage);
+  for (int tile = THREAD; tile < half; tile += PER * THREADS) tile_on_stage(run, turn, tile, own, Z, loudness, stage);
   if (!SPARSE) return;
   const float* W = run.weights + turn.corner;
   for (int p = 0; p < turn.speakers; p++) {  // what records add to few coordinates, after mixing
@@ -1021,7 +1021,7 @@ KERNEL BOUNDED rounds(const Run* runs) {
   const Own own = own_of(run);
   int half = own.half, n = (int)run.n;
   Stage* stage = (Stage*)(rings + 1);
-  float *partial = (float*)(stage + 1), *loudness = partial + CROWD * WARPS;
+  float *partial = (float*)(stage + 1), *loudness = partial + STAGE_NODES * WARPS;
   float* Z = ON_CHIP ? loudness + (2 * n + 3) / 4 * 4 : run.z;
   for (int i = THREAD; i < n; i += THREADS) { loudness[i] = run.loud[i]; loudness[n + i] = run.share[i]; }
   for (int i = 0; ON_CHIP && i < n; i++)
@@ -1031,10 +1031,10 @@ KERNEL BOUNDED rounds(const Run* runs) {
     }
   BARRIER();
   i64 begin = run.turns_first;
-  for (int k = 0; k < 7 && WARP == 0; k++) ask_turn(run, begin + k, rings);
+  for (int k = 0; k < 7 && WARP == 0; k++) fetch_turn(run, begin + k, rings);
   asked_is_here();
   BARRIER();
-  for (int k = 0; k < 5 && WARP == 0; k++) ask_slot(run, begin + k, rings);
+  for (int k = 0; k < 5 && WARP == 0; k++) fetch_slot(run, begin + k, rings);
   asked_is_here();
   BARRIER();
   for (i64 at = begin; at < run.turns_last; at++) {
@@ -1045,8 +1045,8 @@ KERNEL BOUNDED rounds(const Run* runs) {
     }
     asked_is_here();
     BARRIER();  // and z of the last turn is here
-    ask_ahead(run, at, rings);
-    if (turn.pair == 2) crowd(run, turn, own, Z, loudness, partial, stage);
+    fetch_ahead(run, at, rings);
+    if (turn.pair == 2) mix_on_stage(run, turn, own, Z, loudness, partial, stage);
     else general(run, own, turn, Z);
   }
   BARRIER();

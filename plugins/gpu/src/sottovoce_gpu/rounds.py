@@ -26,14 +26,14 @@ from sottovoce.privacy.release import Draws
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
 from sottovoce.streams import Purpose
-from sottovoce_gpu.all_nodes import CROWD, run_all_nodes
+from sottovoce_gpu.all_nodes import STAGE_NODES, run_all_nodes
 from sottovoce_gpu.blocked_csr import run_spans, suits, teams_of
 from sottovoce_gpu.clusters import MIXED, run_clusters, with_self
 from sottovoce_gpu.layout import CYCLIC, FIXED, FULL, POISSON, Layout, Model, Noise, Plan, Steps
 from sottovoce_gpu.machine import SHORT, Machine
 from sottovoce_gpu.source import code_of, filled, joined, struct
 
-LOOKING = 256
+DRAW_THREADS = 256
 """Threads of a block that examines things up."""
 ROOM = 32
 """So much of the room that is left, one part of as many, may be taken by what is fetched at a time."""
@@ -65,7 +65,7 @@ class Stack:
 
     def __init__(self, machine: Machine, values: Any, made_of: Any = None, identical: bool = False) -> None:
         self.machine, self.values, self.made, self._made_of = machine, values, machine.mark(), made_of
-        self.alike = identical
+        self.identical = identical
         """Whether all nodes of each run are known to have the same."""
 
     @cached_property
@@ -126,10 +126,11 @@ def stacked(machine: Machine, arrays: Sequence[Any]) -> Any:
     return found
 
 
-def _alike(arrays: Sequence[Any]) -> bool:
+def _are_identical(arrays: Sequence[Any]) -> bool:
     """Whether all nodes of each run are known to have the same; what lies on a machine is not examined."""
     return all(
-        a.stack.alike if isinstance(a, Held) else bool((a == a[:1]).all()) for a in {id(a): a for a in arrays}.values()
+        a.stack.identical if isinstance(a, Held) else bool((a == a[:1]).all())
+        for a in {id(a): a for a in arrays}.values()
     )
 
 
@@ -187,7 +188,7 @@ class Cast:
     steps: Steps
     noise: Noise
     kept: dict[str, Any]
-    looked: "Looked | None" = None
+    draws: "FetchedDraws | None" = None
     """What the rounds draw, as far as it was fetched last."""
 
     @cached_property
@@ -285,10 +286,10 @@ def run_rounds(machine: Machine, jobs: Sequence[Job], states: Sequence[State], s
         casts = [cast_of(machine, [jobs[place] for place in group]) for group in groups]
         z = stacked(machine, [states[place].z for place in order])
         total = stacked(machine, [states[place].total for place in order])
-        all_nodes = _all_with_all(records, casts, since) and _alike([a for s in states for a in (s.z, s.total)])
+        all_nodes = _all_with_all(records, casts, since) and _are_identical([a for s in states for a in (s.z, s.total)])
         first = start
         while first <= stop:
-            last = _looked_up(machine, records, casts, since, first, stop)
+            last = _fetch_draws(machine, records, casts, since, first, stop)
             if not records.sparse:  # short launches: others wait for a place on the device
                 last = min(last, first - 1 + max(1, int(PLACES / _active(casts))))
             all_nodes = _go(machine, records, casts, z, total, first, last, all_nodes)
@@ -337,7 +338,7 @@ def averages(machine: Machine, jobs: Sequence[Job], states: Sequence[State], t: 
             mine, at = runs[end - cast.count : end], k * z.shape[1]
             _numbered(machine, mine, records, cast, there, len(places), linear, variants, at)
         runs["z"], runs["total"] = _each(machine, z), _each(machine, total)
-        for name, value in _options(records, casts, 1, LOOKING).items():
+        for name, value in _options(records, casts, 1, DRAW_THREADS).items():
             if name.lower() in (runs.dtype.names or ()):
                 runs[name.lower()] = value
         out = machine.xp.empty(z.shape, np.float32)
@@ -345,8 +346,8 @@ def averages(machine: Machine, jobs: Sequence[Job], states: Sequence[State], t: 
         averages_ = filled("Averages")
         averages_["runs"], averages_["t"] = len(runs), t
         averages_["all"], averages_["out"] = machine.address(given), machine.address(out)
-        blocks = len(runs) * max(1, min(64, z[0].size // LOOKING))
-        machine.launch("averages", blocks, LOOKING, 0, machine.put(averages_.view(np.uint8)), SHORT)
+        blocks = len(runs) * max(1, min(64, z[0].size // DRAW_THREADS))
+        machine.launch("averages", blocks, DRAW_THREADS, 0, machine.put(averages_.view(np.uint8)), SHORT)
         models = Stack(machine, out)
     with machine.beside():  # the next rounds need not wait
         machine.after(models.made)
@@ -378,7 +379,7 @@ def left(plan: Plan, since: IntArray, first: int, last: int) -> IntArray:
         size *= TAIL
 
 
-def _looked_up(
+def _fetch_draws(
     machine: Machine,
     records: Records,
     casts: Sequence[Cast],
@@ -389,18 +390,18 @@ def _looked_up(
     """See to it that what rounds first … draw is fetched, of all casts; gives the last round to go to."""
     linear = all(cast.linear for cast in casts)
     for cast, mine in zip(casts, since, strict=True):
-        known = cast.looked
-        if known is None or known.linear != linear or not _goes_on(cast.plan, known, mine, first):
+        known = cast.draws
+        if known is None or known.linear != linear or not _continues(cast.plan, known, mine, first):
             last = min(min(c.plan.starts.size - 1, c.steps.push.shape[1]) for c in casts)
             last = min(last, first - 1 + _rounds_at_once(machine, casts))
             for each, own in zip(casts, since, strict=True):
-                each.looked = None  # its room first
-                each.looked = _look(machine, records, each, own, first, last, linear)
+                each.draws = None  # its room first
+                each.draws = _draw(machine, records, each, own, first, last, linear)
             break
-    return min(stop, *(cast.looked.last for cast in casts if cast.looked is not None))
+    return min(stop, *(cast.draws.last for cast in casts if cast.draws is not None))
 
 
-def _goes_on(plan: Plan, known: "Looked", since: IntArray, first: int) -> bool:
+def _continues(plan: Plan, known: "FetchedDraws", since: IntArray, first: int) -> bool:
     """Whether nodes stand where what was fetched has them before this round."""
     if not known.first <= first <= known.last:
         return False
@@ -447,20 +448,20 @@ def _go(
     if fetched:
         options |= {"COORDINATES": m, "FEATURES": records.features}
     room += 4 * n * wide * options["ON_CHIP"]
-    lookups = [cast.looked for cast in casts if cast.looked is not None]
-    runs = joined([looked.runs for looked in lookups])
-    ends = [[looked.turns_before(t) for t in (first, last + 1)] for looked in lookups]
+    all_draws = [cast.draws for cast in casts if cast.draws is not None]
+    runs = joined([draws.runs for draws in all_draws])
+    ends = [[draws.turns_before(t) for t in (first, last + 1)] for draws in all_draws]
     whose = np.repeat(np.arange(len(casts)), [cast.count for cast in casts])
     runs["turns_first"], runs["turns_last"] = np.array(ends)[whose].T
     for name, value in options.items():
         if name.lower() in (runs.dtype.names or ()):
             runs[name.lower()] = value
-    pulls = machine.xp.empty((len(z), max(looked.most for looked in lookups)), np.float32)
-    said = machine.xp.empty((len(z), max(looked.widest for looked in lookups), m), np.float32)
+    pulls = machine.xp.empty((len(z), max(draws.most for draws in all_draws)), np.float32)
+    said = machine.xp.empty((len(z), max(draws.widest for draws in all_draws), m), np.float32)
     for name, values in {"z": z, "total": total, "pulls": pulls, "said": said}.items():
         runs[name] = _each(machine, values) if values.size else 0
     mine = [runs[whose == k] for k in range(len(casts))]
-    teams = [c for r, looked in zip(mine, lookups, strict=True) for c in teams_of(r, looked.turns, looked.places)]
+    teams = [c for r, draws in zip(mine, all_draws, strict=True) for c in teams_of(r, draws.turns, draws.places)]
     if all_nodes and fetched and run_all_nodes(machine, teams, options):
         return True
     widest = max(float(_sizes(cast).max()) for cast in casts)
@@ -560,7 +561,7 @@ def _all_with_all(records: Records, casts: Sequence[Cast], since: Sequence[IntAr
     n = casts[0].problem.shards.n
     plans = [cast.plan for cast in casts]
     whole = all(np.all(plan.flat) and np.all(plan.groups == 1) and plan.speakers >= n for plan in plans)
-    return n <= CROWD and whole and all(np.all(_sizes(c) == n) for c in casts) and not any(map(np.ptp, since))
+    return n <= STAGE_NODES and whole and all(np.all(_sizes(c) == n) for c in casts) and not any(map(np.ptp, since))
 
 
 def _sizes(cast: Cast) -> Any:
@@ -573,8 +574,8 @@ def _beside(n: int, warps: int) -> int:
     """Bytes on the chip beside z: the rings, the stage, partial sums of margins, two numbers a node."""
     place, numbers, slept, about, turn = (struct(s).itemsize for s in ("Place", "Numbers", "Slept", "About", "Turn"))
     rings = 8 * (turn + 2 * (place + numbers + slept) + 16)
-    stage = CROWD * (place + numbers + slept + about)
-    return _up(struct("Run").itemsize + rings, 16) + _up(stage, 16) + 4 * (CROWD * warps + _up(2 * n, 4))
+    stage = STAGE_NODES * (place + numbers + slept + about)
+    return _up(struct("Run").itemsize + rings, 16) + _up(stage, 16) + 4 * (STAGE_NODES * warps + _up(2 * n, 4))
 
 
 def _up(size: int, to: int) -> int:
@@ -582,7 +583,7 @@ def _up(size: int, to: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Looked:
+class FetchedDraws:
     """What rounds first … last of a cast draw, on the machine."""
 
     first: int
@@ -612,9 +613,9 @@ class Looked:
         return (t - self.first) * self.together if self.heads is None else int(self.heads[t - self.first])
 
 
-def _look(
+def _draw(
     machine: Machine, records: Records, cast: Cast, since: IntArray, first: int, last: int, linear: bool
-) -> Looked:
+) -> FetchedDraws:
     """Records, keys and turns of rounds first … last; of samples of a fixed size without waiting for anything."""
     plan, noise, kept, put, xp = cast.plan, cast.noise, cast.kept, machine.put, machine.xp
     shards, poisson = cast.problem.shards, noise.sampler == POISSON
@@ -635,20 +636,20 @@ def _look(
         arrays["starts"] = put(plan.starts[first - 1 : last + 1] - begin, np.int32)
     arrays |= {name: kept[name] for name in ("offsets", "batch", "gap_scale")}
     arrays |= {"order": kept["order"]} if "order" in kept else {}
-    look = filled("Draw")
-    look["places"], look["rounds"], look["nodes"], look["each"] = count, rounds, shards.n, each
-    look["first_round"], look["speakers"], look["sampler"] = first, plan.speakers, noise.sampler
-    look["noise0"], look["noise1"] = noise.noise_key
-    look["records0"], look["records1"] = noise.records_key
-    look["base"], look["width"] = base, width
-    look["counting"], look["filling"] = 1, not poisson
-    look["out"] = machine.address(places)
+    draw = filled("Draw")
+    draw["places"], draw["rounds"], draw["nodes"], draw["each"] = count, rounds, shards.n, each
+    draw["first_round"], draw["speakers"], draw["sampler"] = first, plan.speakers, noise.sampler
+    draw["noise0"], draw["noise1"] = noise.noise_key
+    draw["records0"], draw["records1"] = noise.records_key
+    draw["base"], draw["width"] = base, width
+    draw["counting"], draw["filling"] = 1, not poisson
+    draw["out"] = machine.address(places)
     for name, values in arrays.items():
-        look[name] = machine.address(values)
-    blocks = max(1, min(4096, -(-count // LOOKING)))
+        draw[name] = machine.address(values)
+    blocks = max(1, min(4096, -(-count // DRAW_THREADS)))
     largest = int(shards.sizes.max()) if base else width
     if poisson:  # how many each place has is drawn first
-        machine.launch("draw_turns", blocks, LOOKING, 0, put(look.view(np.uint8)), SHORT)
+        machine.launch("draw_turns", blocks, DRAW_THREADS, 0, put(draw.view(np.uint8)), SHORT)
         drawn = places.view(np.int32)[:count, 3]
         largest = int(drawn.max()) if count else 1
         taken = drawn.astype(np.int64)
@@ -656,28 +657,18 @@ def _look(
             taken = xp.where((put(shards.sizes == noise.batch))[arrays["active"]], 0, taken)
         ends = xp.cumsum(taken)
         arrays["firsts"] = base + ends - taken
-        look["firsts"], look["counting"], look["filling"] = machine.address(arrays["firsts"]), 0, 1
+        draw["firsts"], draw["counting"], draw["filling"] = machine.address(arrays["firsts"]), 0, 1
         picks = xp.empty(max(1, base + (int(ends[-1]) if count else 0)), np.int32)
     else:
         picks = xp.empty(max(1, base + width * count), np.int32)
     if base:
         picks[:base] = kept["rows"]
-    look["picks"] = machine.address(picks)
-    machine.launch("draw_turns", blocks, LOOKING, 0, put(look.view(np.uint8)), SHORT)
+    draw["picks"] = machine.address(picks)
+    machine.launch("draw_turns", blocks, DRAW_THREADS, 0, put(draw.view(np.uint8)), SHORT)
 
-    on_machine = xp.zeros((turns + AHEAD, struct("Turn").itemsize), np.uint8)
-    turning = filled("Turning")
-    turning["rounds"], turning["each"], turning["together"] = rounds, each, together
-    turning["paired"], turning["speakers"], turning["crowd"] = records.sparse, plan.speakers, CROWD
-    own = {"pattern": put(plan.pattern[first - 1 : last], np.int32), "flat": put(plan.flat, np.int32)}
-    own |= {"groups": put(plan.groups, np.int64), "corners": put(plan.corners, np.int64)}
-    own |= {} if each else {"starts": arrays["starts"]}
-    own |= {} if heads is None else {"heads": put(heads, np.int32)}
-    own |= {"places": places, "turns": on_machine}
-    for name, values in own.items():
-        turning[name] = machine.address(values)
-    blocks = max(1, min(4096, -(-rounds // LOOKING)))
-    machine.launch("turn", blocks, LOOKING, 0, put(turning.view(np.uint8)), SHORT)
+    given = {"places": places} | ({} if each else {"starts": arrays["starts"]})
+    given |= {} if heads is None else {"heads": put(heads, np.int32)}
+    on_machine, own = _write_turns(machine, records.sparse, plan, (first, last, each, together, turns), given)
 
     runs = filled("Run", cast.count)
     numbers: dict[tuple[Any, ...], Any] = {}
@@ -688,7 +679,28 @@ def _look(
     mixed = cast.model.after or not (np.all(plan.flat) or (records.sparse and largest <= 1 and np.all(wide == 2)))
     widest = int(wide.max()) if mixed else 0
     alive = arrays, own, picks, numbers
-    return Looked(first, last, since.copy(), linear, runs, most, widest, together, heads, places, on_machine, alive)
+    return FetchedDraws(
+        first, last, since.copy(), linear, runs, most, widest, together, heads, places, on_machine, alive
+    )
+
+
+def _write_turns(
+    machine: Machine, sparse: bool, plan: Plan, rounds: tuple[int, int, int, int, int], given: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """The turns of rounds first … last on the machine, and the arrays that must live until they are written."""
+    (first, last, each, together, turns), put = rounds, machine.put
+    on_machine = machine.xp.zeros((turns + AHEAD, struct("Turn").itemsize), np.uint8)
+    turning = filled("Turning")
+    turning["rounds"], turning["each"], turning["together"] = last - first + 1, each, together
+    turning["paired"], turning["speakers"], turning["stage_nodes"] = sparse, plan.speakers, STAGE_NODES
+    own = {"pattern": put(plan.pattern[first - 1 : last], np.int32), "flat": put(plan.flat, np.int32)}
+    own |= {"groups": put(plan.groups, np.int64), "corners": put(plan.corners, np.int64)}
+    own |= given | {"turns": on_machine}
+    for name, values in own.items():
+        turning[name] = machine.address(values)
+    blocks = max(1, min(4096, -(-(last - first + 1) // DRAW_THREADS)))
+    machine.launch("turn", blocks, DRAW_THREADS, 0, put(turning.view(np.uint8)), SHORT)
+    return on_machine, own
 
 
 def _numbers(machine: Machine, cast: Cast, places: Any, count: int, variant: tuple[Any, ...], linear: bool) -> Any:
@@ -705,5 +717,5 @@ def _numbers(machine: Machine, cast: Cast, places: Any, count: int, variant: tup
     steps["place"] = machine.address(places)
     steps["numbers"], steps["slept"] = machine.address(numbers), machine.address(slept)
     given = machine.put(steps.view(np.uint8))
-    machine.launch("numbers", max(1, min(4096, -(-count // LOOKING))), LOOKING, 0, given, SHORT)
+    machine.launch("numbers", max(1, min(4096, -(-count // DRAW_THREADS))), DRAW_THREADS, 0, given, SHORT)
     return numbers, slept, given
