@@ -54,14 +54,14 @@ def measured(rows, seeds):
     for seed in range(seeds):
         for kind, m in KINDS:
             for share in SHARES:
-                asked = [(kind, str(m), str(share), str(seed), str(epsilon)) for epsilon in EPSILONS]
-                if done.issuperset(asked):
+                wanted = [(kind, str(m), str(share), str(seed), str(epsilon)) for epsilon in EPSILONS]
+                if done.issuperset(wanted):
                     continue
                 X, y, tests, truth = problem(kind, m, share, seed)
                 if min(np.sum(y > 0), truth.sum()) < FEWEST:
                     continue
                 prior = float(f"{np.mean(y > 0):.2g}")
-                for epsilon, key in zip(EPSILONS, asked, strict=True):
+                for epsilon, key in zip(EPSILONS, wanted, strict=True):
                     noise = 2 * predict.single(epsilon, DELTA) / len(y)
                     counted = noise / (2 * Balance(PLANNER.BALANCE, prior).factor) / prior
                     found = []

@@ -36,7 +36,7 @@ class BareExecutor(Executor):
             kit = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_root_dir())
             self._kit, self._run = kit, read_agreement(kit / "local" / "consortium.toml").run
             if self.mode == "aux":
-                self._engine.register_aux_message_handler(TOPIC, self._asked)
+                self._engine.register_aux_message_handler(TOPIC, self._answer)
             else:
                 self._channel = Channel(self._engine.get_cell().core_cell, fl_ctx.get_job_id())
                 self._channel.serve(TOPIC, lambda site, body: self._answer(site, int.from_bytes(body[:8]), body[8:]))
@@ -71,7 +71,7 @@ class BareExecutor(Executor):
             assert self._changed.wait_for(lambda: (t, peer) in self._posted, timeout=60)
             return self._posted.pop((t, peer))
 
-    def _asked(self, topic, request, fl_ctx):
+    def _answer(self, topic, request, fl_ctx):
         reply = make_reply(ReturnCode.OK)
         reply["x"] = self._answer(fl_ctx.get_peer_context().get_identity_name(), request["t"], request["x"])
         return reply

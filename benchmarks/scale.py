@@ -1,6 +1,6 @@
 """A hundred thousand devices with some twenty records each: what accuracy, bytes, rounds and time a run takes.
 
-    python benchmarks/scale.py                       (--devices 5000 for a minute's look; docs/scale.md has the table)
+    python benchmarks/scale.py                       (--devices 5000 for a minute's run; docs/scale.md has the table)
 
 Sizes are uneven, between 5 and 60 records. A public share of the devices never answers: they are not there when keys
 are exchanged, so that nobody counts on them, and the run is one of the others. One row shows what it costs where
@@ -131,9 +131,9 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--ways", type=int, nargs="+", default=list(range(len(WAYS))), help="rows of the table")
     arguments = parser.parse_args()
-    asked, epsilon = arguments.devices, arguments.epsilon
-    sizes = sizes_of(asked)
-    answers = np.random.default_rng(2).random(asked) >= SILENT
+    devices, epsilon = arguments.devices, arguments.epsilon
+    sizes = sizes_of(devices)
+    answers = np.random.default_rng(2).random(devices) >= SILENT
     sizes = sizes[answers]
     table = two_gaussians(int(sizes.sum()) + TEST, FEATURES, separation=2.0, seed=3)
     X, y = table.X.astype(np.float32), table.y
@@ -141,7 +141,7 @@ def main() -> None:
     shards = Shards.of(X[TEST:], y[TEST:], np.concatenate([[0], np.cumsum(sizes)]))
     n, k = shards.n, (shards.n - 1) // 2
     print(
-        f"{asked:,} devices, {SILENT:.0%} never answer: {n:,} with {sizes.min()} to {sizes.max()} records, "
+        f"{devices:,} devices, {SILENT:.0%} never answer: {n:,} with {sizes.min()} to {sizes.max()} records, "
         f"{sizes.sum():,} in all; {FEATURES} features; ε = {epsilon:g}, δ = {DELTA:g}; at best 0.841"
     )
     print(f"secrets with {PEERS} peers each: λ ≥ {linked(n - k, PEERS / (n - 1), FAILS):.1f} of {PEERS / 2:.0f}")

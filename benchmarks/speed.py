@@ -9,7 +9,7 @@ from baselines import BLOCK, build_floor, floor, naive, pointer
 from measure import Line, Target, Work, in_turn
 from sottovoce import _native
 from sottovoce.run.presets import paper_l1
-from workloads import alone, dense, job, noisy, prepare, sweep, text, together
+from workloads import alone, dense, in_one_batch, job, noisy, prepare, sweep, text
 
 NAIVE = {"dense": Target(low=25), "CSR": Target(low=20)}
 FLOOR, SWEEP, METHODS = Target(high=2), Target(high=2.5), Target(low=0.5)
@@ -32,7 +32,7 @@ def lines(quick: bool, repeats: int) -> Iterator[Line]:
                 "floor": Work(floor(lib, l2, rounds), rounds),
                 "l2": alone(l2, rounds),
                 "l1": alone(l1, rounds),
-                "five": together(sweep(l2), rounds),
+                "five": in_one_batch(sweep(l2), rounds),
                 "descent": alone(descent, rounds),
                 "ticks": alone(ticks, rounds),
                 "naive l2": Work(lambda one=l2, r=slow: naive(one, r), slow),

@@ -108,12 +108,12 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one set, one node, two seeds")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--minutes", type=float, default=60.0)
-    asked = parser.parse_args()
-    done, end = set(known()), time.monotonic() + 60 * asked.minutes
+    options = parser.parse_args()
+    done, end = set(known()), time.monotonic() + 60 * options.minutes
     if not FILE.exists():
         with FILE.open("w", newline="") as file:
             csv.writer(file).writerow(FIELDS)
-    for key in cells(asked.quick, 2 if asked.quick else asked.seeds):
+    for key in cells(options.quick, 2 if options.quick else options.seeds):
         if key in done or time.monotonic() > end:
             continue
         found = measure(*key)

@@ -28,22 +28,22 @@ def lines(quick: bool, repeats: int) -> Iterator[Line]:
     rounds = 10_000 if quick else 600_000  # the paper's
     shards, lib = dense(), build_floor()
     least = 40_000  # rounds of a floor
-    alike = [floor(lib, job(shards, least), least) for _ in range(2)]
+    same = [floor(lib, job(shards, least), least) for _ in range(2)]
 
     def in_threads() -> None:
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda work: work(), alike))
+            list(pool.map(lambda work: work(), same))
 
     kinds = {
         "accounts of their own": lambda: _apart(rounds),
-        "accounts in common": lambda: _alike(rounds // 100),
+        "accounts in common": lambda: _same_specs(rounds // 100),
     }
     sweep(
         [specs()[0].replace(algorithm__rounds=2) for specs in kinds.values()],
         shards,
         execution=Execution("compiled", 1),
     )
-    works = {"two floors": Work(lambda: [work() for work in alike], 1), "in threads": Work(in_threads, 1)}
+    works = {"two floors": Work(lambda: [work() for work in same], 1), "in threads": Work(in_threads, 1)}
     for name, specs in kinds.items():
         works |= {f"{name}, {jobs}": Work(_swept(specs, shards, jobs), 1) for jobs in (1, 2)}
     times = in_turn(works, max(2, repeats // 2), time.perf_counter)
@@ -67,7 +67,7 @@ def _apart(rounds: int) -> list[Spec]:
     return [base.replace(privacy__noise=f"private({e + 1e-6 * s})", seed=s) for s in pair for e in EPSILONS]
 
 
-def _alike(rounds: int) -> list[Spec]:
+def _same_specs(rounds: int) -> list[Spec]:
     """Everyone in every round: what one seed needs, the other needs too."""
     pair, base = (next(_seeds), next(_seeds)), private(rounds)
     return [base.replace(privacy__noise=f"private({e + 1e-6 * pair[0]})", seed=s) for s in pair for e in EPSILONS]

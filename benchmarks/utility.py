@@ -103,7 +103,7 @@ KEY = ("data", "method", "nodes", "epsilon", "seed")
 
 def wanted(arguments: argparse.Namespace) -> list[Row]:
     """The runs that were requested, cheap questions first."""
-    asked = []
+    rows = []
     for name in arguments.data:
         epsilons, nodes = CELLS.get(name, FEWER)
         for method in arguments.method:
@@ -113,8 +113,8 @@ def wanted(arguments: argparse.Namespace) -> list[Row]:
                         free = (METHODS | WEIGHTS)[method].adversary == "none"
                         where = 1 if method in POOLED else n
                         row = {"data": name, "method": method, "nodes": where, "epsilon": 0.0 if free else epsilon}
-                        asked.append(row | {"seed": 0 if free else seed})
-    return list({tuple(row.values()): row for row in asked}.values())
+                        rows.append(row | {"seed": 0 if free else seed})
+    return list({tuple(row.values()): row for row in rows}.values())
 
 
 def run(row: Row) -> list[Row]:
@@ -133,9 +133,9 @@ def measure(arguments: argparse.Namespace) -> None:
     runs = Runs(KEY, arguments.table)
     missing = [row for row in wanted(arguments) if not runs.find(**row)]
     if arguments.engine == "gpu":
-        together(missing, arguments, runs)
+        run_batches(missing, arguments, runs)
     else:
-        runs.fill(missing, run, jobs=arguments.jobs, done=tell)
+        runs.fill(missing, run, jobs=arguments.jobs, done=report_progress)
 
 
 class Work(NamedTuple):
@@ -180,7 +180,7 @@ def in_parts(cell: Cell, wanted: list[int], each: float = 0.0) -> list[Work]:
     return [Work(cell, part, False, len(part) * each) for part in parts]
 
 
-def together(missing: list[Row], arguments: argparse.Namespace, runs: Runs) -> None:
+def run_batches(missing: list[Row], arguments: argparse.Namespace, runs: Runs) -> None:
     """Make what is missing with a device and the processors beside it.
 
     All seeds of a cell go together on the device; what it does not run, or not quicker, a processor makes, some seeds
@@ -259,7 +259,7 @@ def in_turn(turn: Any) -> None:
         with turn if fits(jobs[0]) else nullcontext():
             return plain.run_jobs(jobs, *given)
 
-    ENGINES["gpu"] = replace(plain, together=waiting)
+    ENGINES["gpu"] = replace(plain, run_jobs=waiting)
 
 
 def device_at_hand() -> str:
@@ -287,7 +287,7 @@ def details(work: Work) -> list[Row]:
     return rows
 
 
-def tell(count: int, of: int, row: Row) -> None:
+def report_progress(count: int, of: int, row: Row) -> None:
     """A line for each run."""
     print(
         f"{count}/{of}", *(row[name] for name in KEY), f"{row['accuracy']:.4f}", f"{row['seconds']:.1f} s", flush=True

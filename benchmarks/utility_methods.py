@@ -190,9 +190,9 @@ def partitions(name: str, nodes: int, seeds: int) -> list[Shards]:
     data = load(name)
     first = data.partition(nodes, 0)
     first.norms  # noqa: B018 - once for all
-    deal = lambda seed: first.partitioned(*even(data.records.n_records, nodes, np.random.default_rng(seed)))  # noqa: E731
+    partitioned = lambda seed: first.partitioned(*even(data.records.n_records, nodes, np.random.default_rng(seed)))  # noqa: E731
     with ThreadPool() as pool:
-        return [first, *pool.map(deal, range(1, seeds))]
+        return [first, *pool.map(partitioned, range(1, seeds))]
 
 
 def exists(name: str, method: str) -> bool:

@@ -52,7 +52,7 @@ def sweep(job: Job) -> list[Job]:
     return found
 
 
-def together(jobs: list[Job], rounds: int) -> Work:
+def in_one_batch(jobs: list[Job], rounds: int) -> Work:
     """So many rounds of the compiled engine, once it is compiled."""
     states = [one.start() for one in jobs]
     compiled.run_many(jobs, states, 1, 1)
@@ -60,5 +60,5 @@ def together(jobs: list[Job], rounds: int) -> Work:
 
 
 def alone(job: Job, rounds: int) -> Work:
-    """As `together`, for one job."""
-    return together([job], rounds)
+    """As `in_one_batch`, for one job."""
+    return in_one_batch([job], rounds)

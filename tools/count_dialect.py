@@ -53,12 +53,11 @@ JUSTIFIED = {
     ): (
         "the registry text of noise that pairs share: 'pairs(r, peers=…, coins=…, cut=priced)', and its error messages"
     ),
-    r"(can|cannot) be priced|is priced as|priced as what": "error messages beside that registry text",
     r"\"asks\"|asks=": "a key of messages between nodes",
     r"\"tell\"": "a kind of messages between nodes",
     r"\"asked\"": "a key of saved evaluations",
     r"\"price\"": "a key of `plan --json`",
-    r"tells? (all|the observer)|whoever (admits|spoke|evaluated)|as whoever|if that looked at|tell (AES|noise)": (
+    r"tells? the observer|whoever (admits|spoke|evaluated)|as whoever|if that looked at|tell (AES|noise)": (
         "assumptions of a privacy statement, which are saved and compared"
     ),
     (

@@ -184,7 +184,7 @@ class Field(Generic[Value]):
 
     Parameters
     ----------
-    table : the table in which texts are looked up
+    table : the table that texts are names of
     default : the value if none is given; without a default the field is required
 
     Examples

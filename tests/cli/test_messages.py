@@ -74,7 +74,7 @@ def test_a_csv_by_another_name_is_told_its_format(sottovoce, tmp_path):
     code, _, err = sottovoce("train", path, "--label", "krank")
     assert code == 2 and "--format csv" not in err  # a label has no place in svmlight
     code, _, err = sottovoce("train", path, "--seed", 1)
-    assert code == 3 and "looks like that of a CSV file; give --format csv" in one_line(err)
+    assert code == 3 and "its first line is that of a CSV file; give --format csv" in one_line(err)
     assert sottovoce("schema", path, "--label", "krank", "--format", "csv")[0] == 0
 
 

@@ -22,7 +22,7 @@ REFUSED = {
     "text.txt": (
         b"a,b,c\n1,2,3\n",
         {},
-        r"cannot be read as svmlight \(.*'a,b,c'\); .*: its first line looks like .* --format csv",
+        r"cannot be read as svmlight \(.*'a,b,c'\); .*: its first line is that of .* --format csv",
     ),
     "nolabel.svm": (b"1:2 2:3\n", {}, r"cannot be read as svmlight .* with a number for a label"),
     "falling.svm": (b"1 3:1 2:1\n", {}, r"sorted and unique.* rising indices"),

@@ -234,7 +234,7 @@ def test_a_peer_with_other_keys_than_at_the_start_gets_nothing(tmp_path):
     nodes["south"].turn = crashing
     ends = play(Net(), nodes)
     assert isinstance(ends["south"], Crash) and all(isinstance(ends[n], PeerTimeout) for n in ("north", "east", "west"))
-    paused = [str(ends[name]) for name in ("north", "east", "west")]  # who gives up first tells the others
+    paused = [str(ends[name]) for name in ("north", "east", "west")]  # the first to give up informs the others
     assert any("gone for good, this run cannot be finished" in text for text in paused)
     assert all("'south'" in text for text in paused)
     before = {name: len(_released(tmp_path / name)) for name in run.nodes}

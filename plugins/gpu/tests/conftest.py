@@ -27,6 +27,7 @@ HOSTS = ["host", "host with 3 threads"]
 @pytest.fixture(autouse=True)
 def registered():
     """The plug-in, as if it were installed."""
+    plugins.load()  # now, so that a later load does not replace an engine that a test sets
     known = ("engine", "gpu") in plugins.REGISTERED
     sottovoce_gpu.register()
     yield

@@ -406,7 +406,7 @@ class _Test:
 def best_threshold(scores: Array, worlds: IntArray, family: Family) -> tuple[float, float]:
     """The threshold that promises most, and the multiple of the noise that it would refute.
 
-    Of many thresholds the luckiest looks best, so that each is judged with a confidence that allows for all of them.
+    The best of many thresholds is partly luck, so each is judged with a confidence that allows for all of them.
     """
     low, high = np.sort(scores[worlds == 0]), np.sort(scores[worlds == 1])
     both = np.unique(scores)

@@ -267,7 +267,7 @@ class RunFlags:
     verbose: Annotated[bool, option("--verbose", "Print the paper's symbols as well: ι, β, σ, L.", RUN)] = False
 
     def observation_count(self, test: Path | None) -> int | None:
-        """Return how often to compute objective and accuracy; with a guarantee 0 unless the user asks for it."""
+        """Return how often to compute objective and accuracy; with a guarantee 0 unless the user sets it."""
         if self.seed is not None or self.not_private_history:
             return self.observations or None
         shown = {"--certify": self.certify, "--test": test is not None}

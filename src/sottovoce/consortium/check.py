@@ -141,7 +141,7 @@ def _kit(kit: Path, agreement: Agreement, name: str) -> tuple[None, str]:
 def check_kit_name(kit: Path, agreement: Agreement, name: str) -> None:
     """Refuse a kit with a byte in startup/ or local/ that does not follow from the agreement and is not the site's own.
 
-    A component, a configuration of logging or a module in a kit would run here, whoever made it. Not compared are
+    A component, a configuration of logging or a module in a kit would run here. Not compared are
     the agreement and its schema (the digest stands for them, and others have it too), certificate, key and authority
     (`certificates.held`), and site.toml.
     """

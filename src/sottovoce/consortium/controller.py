@@ -91,7 +91,7 @@ class GossipController(Controller):  # type: ignore[misc]
         """Nothing is left to do."""
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Return the sites' progress when an administrator asks for it."""
+        """Return the sites' progress to an administrator."""
         super().handle_event(event_type, fl_ctx)
         if event_type == InfoCollector.EVENT_TYPE_GET_STATS:
             collector = fl_ctx.get_prop(InfoCollector.CTX_KEY_STATS_COLLECTOR)

@@ -1,4 +1,4 @@
-"""Parse what sites and servers send, field by field; drop whatever does not fit, whoever sent it.
+"""Parse what sites and servers send, field by field; drop whatever does not fit.
 
 A controller reads from sites, an administrator from a server. Neither trusts the sender: numbers must lie within the
 run's bounds, names must be those of its nodes, reasons must be codes from the fixed list (`job.Code`). The guarantee is

@@ -166,7 +166,7 @@ def _head(
     lines += [f"{role} = {_quoted(name)}" for role, name in (("unit", unit), ("group", group)) if name is not None]
     if ignored or public:
         listed = ", ".join(map(_quoted, [*public, *ignored]))
-        why = f"looks like ids of records or people; {READ_OFF}" if ignored else "from the codebook"
+        why = f"may be ids of records or people; {READ_OFF}" if ignored else "from the codebook"
         lines.append(f"ignored = [{listed}]  # {why}")
     return lines + text
 
@@ -216,7 +216,7 @@ def _from_codebook(known: Known, values: str = "categories") -> list[str]:
 
 
 def _guessed(values: Any) -> list[str] | None:
-    """Return the lines of a column by its format; None if it looks like an id."""
+    """Return the lines of a column by its format; None if its values may be ids."""
     there = values.drop_null()
     gaps = len(there) < len(values)
     distinct = pc.unique(there)

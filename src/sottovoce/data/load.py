@@ -178,7 +178,7 @@ def _cure(path: Path, format: str) -> str:
         except GARBLED:
             head = ""
         if ":" not in head and any(mark in head for mark in SEPARATORS):
-            return "its first line looks like that of a CSV file; give --format csv"
+            return "its first line is that of a CSV file; give --format csv"
     return "fix it, or name another format (--format)"
 
 

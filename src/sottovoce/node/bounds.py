@@ -11,7 +11,7 @@ Messages are sums of those. Mixing with weights that are not negative and sum to
 
 and likewise for others. This is the triangle inequality, and looser than what chance really does (noises add up like
 √t). But it is closed: an honest node that mixed whatever is within B_t sends something within B_{t+1}, so that a
-dishonest node cannot make an honest one look dishonest. This bounds what a dishonest node can do; nothing else does.
+dishonest node cannot make an honest one seem dishonest. This bounds what a dishonest node can do; nothing else does.
 
 Where a round has several exchanges, what is passed on in the later ones are sums of its messages with weights that are
 not negative. Let ω_i be what the same plan makes of ones: then what node i holds is at most ω_i B_t long. That is

@@ -3,7 +3,7 @@
 It is for a link that is down, or an end that is slow, and only where the run file says after how many seconds of
 waiting (`skip_after`). The controller is at a server that nobody need trust, so it only carries what the two ends say:
 
-1. It asks both ends for their *word* on the edge in round t. An end that has not mixed it yet promises not to; one
+1. It requests both ends' *word* on the edge in round t. An end that has not mixed it yet promises not to; one
    that has mixed it declines. A word is written down before it is given, signed with the run key, says whether this end
    has waited as long as was agreed, and is never changed.
 2. It hands each end the other's word. Two promises, of which one says that it has waited, and the edge is *skipped*:
@@ -13,7 +13,7 @@ waiting (`skip_after`). The controller is at a server that nobody need trust, so
 An end that has promised waits for the other's word, through any number of restarts. A controller that forwards to
 nobody, or to one end only, makes the run pause; it cannot make one end skip and the other mix, since both words decide
 the same for both. An end that waits so says for whom (`undecided`), so that any correct controller, not only the one
-that asked, releases it. What was sent stays released, mixed or not: skipping an edge saves no budget.
+that requested it, releases it. What was sent stays released, mixed or not: skipping an edge saves no budget.
 """
 
 import json
@@ -171,7 +171,7 @@ class SkipOrders:
     Parameters
     ----------
     run : the run
-    file : where it keeps the edges that it asked about
+    file : where it keeps the edges of its requests
     ask : (node, payload) -> the node's reply; None, or a `NetworkError`, where the node cannot be reached
     """
 

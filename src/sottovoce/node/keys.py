@@ -175,7 +175,7 @@ class Fingerprints(NamedTuple):
     """
 
     records: str
-    """Identify records in any order or format, whoever owns them; budgets use it."""
+    """A digest of records in any order or format; budgets use it to recognize them."""
     sequence: str
     """Also their order, and which of them are one person's: what a run goes by, since batches are drawn by places."""
 

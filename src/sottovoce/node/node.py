@@ -519,7 +519,7 @@ class DurableNode(Node):
 
     @property
     def model_bound(self) -> float:
-        """Return a bound on the norm of a final model, whoever sends it."""
+        """Return a bound on the norm of any node's final model."""
         bound = self.run.model_bound
         bound = bound if self._map is None else self._map.longest(bound)
         return bound + (abs(self.moved) / self.run.spec.problem.intercept if self.moved else 0.0)

@@ -223,7 +223,7 @@ class Run:
 
     @cached_property
     def bounds(self) -> Array:
-        """Return bounds on the norm of each round's messages, whoever sends them."""
+        """Return bounds on the norm of each round's messages, from any node."""
         return longest_messages(self.plan.method, self.plan.release, np.array(self.sizes), self.plan.numbers)
 
     def bound(self, i: int, step: int) -> float:
@@ -252,7 +252,7 @@ class Run:
 
     @cached_property
     def model_bound(self) -> float:
-        """Return a bound on the norm of a final model, whoever sends it."""
+        """Return a bound on the norm of any node's final model."""
         return longest_model(self.plan.method, self.bounds, self.m)
 
     @property

@@ -188,7 +188,7 @@ class NodeTransport(ABC):
                 self.wait(RESEND_MAX if sent > 3 else RESEND_MIN * 2**sent)
 
     def _settle(self, t: int) -> None:
-        """Wait for the controller's decision about edges of this round that it asked about."""
+        """Wait for the controller's decision about the edges of this round in its requests."""
         if self.skips.settle(t):
             return
         watch = Stopwatch()
@@ -196,8 +196,8 @@ class NodeTransport(ABC):
             self.wait(LOOK)
             if watch.read() >= self.timeout:
                 raise PeerTimeout(
-                    f"the controller asked about an edge of round {t} but did not decide within {self.timeout:g} s; "
-                    "the run is paused: start the controller and this node again"
+                    f"the controller requested a word on an edge of round {t} but did not decide within "
+                    f"{self.timeout:g} s; the run is paused: start the controller and this node again"
                 )
 
     def _gone(self, step: int, peer: int) -> str:

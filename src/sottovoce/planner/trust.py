@@ -1,7 +1,7 @@
 """Trust: whom the owners of the records trust, in their own words, and which adversary follows from that.
 
 `nobody`: every message may be read by anybody, and all other nodes be curious. A number k, or `majority`: every message
-may be read, and up to k nodes, fewer than half of them, may tell all they know; the others keep the secrets that they
+may be read, and up to k nodes, fewer than half of them, may collude; the others keep the secrets that they
 share in pairs. `centre`: one place holds all records, and the model is all that leaves it. A guarantee is against an
 adversary; trust is how people choose one.
 """
@@ -63,7 +63,7 @@ class Majority(Trust):
     def words(self, nodes: int) -> str:
         """Of this."""
         k = SecretPairs("majority").among(nodes).k
-        return f"anybody may read every message, and {k} of {nodes} nodes may tell all they know: fewer than half"
+        return f"anybody may read every message, and {k} of {nodes} nodes may collude: fewer than half"
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class AllBut(Trust):
 
     def words(self, nodes: int) -> str:
         """Of this."""
-        return f"anybody may read every message, and any {self.k} of {nodes} nodes may tell all they know"
+        return f"anybody may read every message, and any {self.k} of {nodes} nodes may collude"
 
 
 @dataclass(frozen=True)
@@ -165,8 +165,8 @@ def offers(inputs: PublicInputs, **fixed: Any) -> list[Offer]:
     >>> for offer in offers(PublicInputs((1600,) * 20, 123, 1.0, 1e-5)):
     ...     print(offer.trust, offer.words)
     nobody anybody may read every message, and all other nodes may be curious
-    1 anybody may read every message, and any 1 of 20 nodes may tell all they know
-    majority anybody may read every message, and 9 of 20 nodes may tell all they know: fewer than half
+    1 anybody may read every message, and any 1 of 20 nodes may collude
+    majority anybody may read every message, and 9 of 20 nodes may collude: fewer than half
     centre one trusted place holds all records, and only the final model is seen
     """
     n = inputs.n

@@ -3,7 +3,7 @@
 Weights that balance a rare class against the rest leave the others as little to say as the rare ones have, and that
 exceeds the signal if these are few. So weights go half of the way in the rounds, and a threshold on the scores does
 the rest. No public number gives this threshold. So of every unit's score under the model, which is public by then, two
-things are released, one after the other:
+things are released, in this order:
 
     in which of 4, 16, …, 1,024 nested public cells it is, as of a regression's targets (`privacy.quantiles`);
     then its class and in which of 10 cells it is, whose edges were made from the first: √(s₂/2) e(class, cell)

@@ -71,7 +71,7 @@ class ObjectiveEvent(WholeEvent):
     def part(self) -> Part:
         """There is none."""
         raise PrivacyError(
-            "a perturbed objective is priced as a whole and composes with nothing: what it and others cost together "
+            "a perturbed objective is accounted as a whole and composes with nothing: what it and others cost together "
             "is not known; use these records once, or another method"
         )
 
@@ -225,8 +225,8 @@ class SearchEvent(WholeEvent):
     def part(self) -> Part:
         """There is none."""
         raise PrivacyError(
-            "a search is priced as a whole and composes with nothing: what it and others cost together is not known; "
-            "use these records once"
+            "a search is accounted as a whole and composes with nothing: what it and others cost together is not "
+            "known; use these records once"
         )
 
     @property

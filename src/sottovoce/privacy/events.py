@@ -622,7 +622,7 @@ class Hidden(_Planned):
         super().__post_init__()
         if not isinstance(self.event, FixedEvent) or self.event.batch != 1:
             raise PrivacyError(
-                "hidden participation can be priced for one record a round only (sampling fixed, batch 1)"
+                "hidden participation can be accounted for one record a round only (sampling fixed, batch 1)"
             )
 
     @property

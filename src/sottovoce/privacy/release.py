@@ -452,7 +452,7 @@ class Shaped:
     def _check(self, plain: GaussianEvent) -> None:
         if not isinstance(plain, FullEvent) or plain.rounds not in (0, len(self.gain)):
             raise PrivacyError(
-                "noise that changes from round to round can be priced where every node takes all of its records in "
+                "noise that changes from round to round can be accounted where every node takes all of its records in "
                 "every round only; use sampling 'full' and activation 'everyone'"
             )
 
@@ -744,7 +744,9 @@ class Release:
             return event
         first = self.before.event(node, records, 1)
         if not (isinstance(event, GaussianEvent) and isinstance(first, GaussianEvent)):
-            raise PrivacyError(f"noise of the law '{event.law}' cannot be priced beside moments; leave the moments out")
+            raise PrivacyError(
+                f"noise of the law '{event.law}' cannot be accounted together with moments; leave the moments out"
+            )
         return replace(event, before=first)
 
     def events(self, sizes: IntArray, spoken: IntArray, turns: NodeTurns | None = None) -> list[Event]:

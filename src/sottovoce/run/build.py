@@ -78,7 +78,7 @@ class Prepared:
     plan : its public plan
     job : for an engine
     public : the plan's public numbers, and those that were released on the way
-    row_map : the public map of the run's records or targets, if the spec asks for one
+    row_map : the public map of the run's records or targets, if the spec has one
     records : the problem with the records as they came, where they were mapped
     moved : what is added to every score after the last round, if counts of scores were released
     """

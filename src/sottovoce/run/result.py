@@ -8,7 +8,7 @@ Saved as a folder:
     history.parquet     of a simulation: one row an observation
 
 The history is computed from the data outside the mechanism. A run with a guarantee saves none in its folder, unless the
-user asks for it, and then in `NOT-PRIVATE-history.parquet`: anyone who publishes the folder publishes that file, too.
+user requests it, and then in `NOT-PRIVATE-history.parquet`: anyone who publishes the folder publishes that file, too.
 
 A folder keeps one release. Another one replaces it only if nothing is lost, or by force.
 """
@@ -50,7 +50,7 @@ ESTIMATOR = "estimator.json"
 BUDGETED = "budget"
 """In the environment of a run that was paid from a ledger: true; which ledger is not said."""
 OPEN_HISTORY = "NOT-PRIVATE-history.parquet"
-"""The history of a run with a guarantee, if the user asked for it."""
+"""The history of a run with a guarantee, if the user requested it."""
 OF_ONE_RUN = (HEAD, MODEL, HISTORY, OPEN_HISTORY, EVALUATION, ESTIMATOR, "layout.json", "audit.json", "report.html")
 """What a folder loses when another run takes its place."""
 NOT_NEEDED = (HISTORY, OPEN_HISTORY, EVALUATION)

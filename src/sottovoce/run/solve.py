@@ -283,7 +283,7 @@ class _Batch:
         self.seen.clear()
 
     def _settle(self) -> None:
-        """After the last round, find the constant that balances two classes, if the spec asks for it."""
+        """After the last round, find the constant that balances two classes, if the spec has a private threshold."""
         if self.t < self.T or self.prepared[0].spec.privacy.post_release is None:
             return
         from sottovoce.run.private_threshold import balanced  # loaded only if needed

@@ -47,7 +47,7 @@ class OnDevice:
         found = self.found()
         return found if isinstance(found, str) else None
 
-    def run_together(self, jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
+    def run_batch(self, jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
         """Run jobs over the same records that differ in numbers and seeds only."""
         return run_on(self.machine(), jobs, states, start, stop)
 
@@ -80,7 +80,7 @@ def make_engine(machine: Machine | None = None) -> Engine:
     hooks = OnDevice(machine)
     return Engine(
         "gpu",
-        hooks.run_together,
+        hooks.run_batch,
         methods=(DualAveraging, Descent),
         samplers=SAMPLERS,
         regularizers=(Separable,),

@@ -130,8 +130,8 @@ def shown(found: Interval) -> str:
 
 def tuned_words(line: Line) -> str:
     """How a line was tuned, and what that would cost."""
-    price = f"; a private search over them would cost ε ≥ {line.search_epsilon:.3g}"
-    return f"{line.protocol}; {TUNED}{'' if math.isnan(line.search_epsilon) else price}"
+    search = f"; a private search over them would cost ε ≥ {line.search_epsilon:.3g}"
+    return f"{line.protocol}; {TUNED}{'' if math.isnan(line.search_epsilon) else search}"
 
 
 def draw_ranking(lines: Sequence[Line], path: Path | str, width: float | None = None) -> Path:
