@@ -121,22 +121,17 @@ def _each(states: Sequence[State], order: Sequence[int]) -> tuple[list[Array], l
     return [states[place].z for place in order], [states[place].total for place in order]
 
 
-def _go(machine: Machine, casts: Sequence[Cast], z: Array, total: Array, start: int, stop: int) -> tuple[Array, Array]:
-    """Everybody's z and running sum after round `stop`, from those before `start`; (m, runs) each."""
-    xp, put, address = machine.xp, machine.put, machine.address
-    first, R = casts[0], z.shape[1]
-    problem, model, noise = first.problem, first.model, first.noise
-    shards, outputs = problem.shards, problem.outputs
-    X = _laid_out(machine, shards)
-    m, N = len(z), len(X)
-    owner = _owners(machine, casts, N)
+def _arrays(
+    machine: Machine, casts: Sequence[Cast], states: tuple[Array, Array], rounds: tuple[int, int], owner: Any
+) -> dict[str, Any]:
+    """Everything that the kernels of a round read and write, on the machine."""
+    (z, total), (start, stop), xp, put = states, rounds, machine.xp, machine.put
+    shards, outputs = casts[0].problem.shards, casts[0].problem.outputs
+    (m, R), N = z.shape, len(shards.y)
     about = filled("About", N)
     about["y"], about["norm"] = shards.y, shards.norms
     about["weight"] = 1.0 if shards.weights is None else shards.weights
-    marked = noise.sampler != FULL
-    most = min(MARKED[0], int(MARKED[1] * machine.room_left()))
-    at_once = max(1, min(stop - start + 1, most // (len(casts) * N))) if marked else stop - start + 1
-    arrays = {
+    return {
         "numbers": put(_numbers(casts, start, stop)),
         "h": put(_columns(casts, ("phi", "mu", "lo", "hi")), np.float32),
         "clip": put(_columns(casts, ("clip",)), np.float32),
@@ -152,6 +147,21 @@ def _go(machine: Machine, casts: Sequence[Cast], z: Array, total: Array, start: 
         "u": xp.empty((outputs, N, R), np.float32),
         "g": xp.empty((m, R), np.float32),
     }
+
+
+def _go(machine: Machine, casts: Sequence[Cast], z: Array, total: Array, start: int, stop: int) -> tuple[Array, Array]:
+    """Everybody's z and running sum after round `stop`, from those before `start`; (m, runs) each."""
+    xp, put, address = machine.xp, machine.put, machine.address
+    first, R = casts[0], z.shape[1]
+    problem, model, noise = first.problem, first.model, first.noise
+    shards, outputs = problem.shards, problem.outputs
+    X = _laid_out(machine, shards)
+    m, N = len(z), len(X)
+    owner = _owners(machine, casts, N)
+    marked = noise.sampler != FULL
+    most = min(MARKED[0], int(MARKED[1] * machine.room_left()))
+    at_once = max(1, min(stop - start + 1, most // (len(casts) * N))) if marked else stop - start + 1
+    arrays = _arrays(machine, casts, (z, total), (start, stop), owner)
     order = put(_orders(casts), np.int64) if marked else None
     if marked:
         arrays["marks"] = xp.zeros((at_once, len(casts), N), np.uint8)

@@ -617,8 +617,7 @@ def _draw(
     machine: Machine, records: Records, cast: Cast, since: IntArray, first: int, last: int, linear: bool
 ) -> FetchedDraws:
     """Records, keys and turns of rounds first … last; of samples of a fixed size without waiting for anything."""
-    plan, noise, kept, put, xp = cast.plan, cast.noise, cast.kept, machine.put, machine.xp
-    shards, poisson = cast.problem.shards, noise.sampler == POISSON
+    plan, noise, kept, put = cast.plan, cast.noise, cast.kept, machine.put
     begin, end = int(plan.starts[first - 1]), int(plan.starts[last])
     rounds, count = last - first + 1, end - begin
     sizes = np.diff(plan.starts[first - 1 : last + 1]) if len(plan.groups) > 1 else np.array([count // rounds])
@@ -628,43 +627,23 @@ def _draw(
     heads = None if together else np.concatenate([[0], np.cumsum(groups)])
     turns = rounds * together if heads is None else int(heads[-1])
 
-    width = 0 if noise.sampler == FULL else int(noise.batch.max())
     base = len(kept["rows"]) if "rows" in kept else 0  # nodes that take all have their rows in front
-    places = xp.zeros((max(1, count), struct("Place").itemsize), np.uint8)
+    places = machine.xp.zeros((max(1, count), struct("Place").itemsize), np.uint8)
     arrays = {"active": put(plan.active[begin:end], np.int32), "since": put(since, np.int64)}
     if not each:
         arrays["starts"] = put(plan.starts[first - 1 : last + 1] - begin, np.int32)
     arrays |= {name: kept[name] for name in ("offsets", "batch", "gap_scale")}
     arrays |= {"order": kept["order"]} if "order" in kept else {}
     draw = filled("Draw")
-    draw["places"], draw["rounds"], draw["nodes"], draw["each"] = count, rounds, shards.n, each
+    draw["places"], draw["rounds"], draw["nodes"], draw["each"] = count, rounds, cast.problem.shards.n, each
     draw["first_round"], draw["speakers"], draw["sampler"] = first, plan.speakers, noise.sampler
     draw["noise0"], draw["noise1"] = noise.noise_key
     draw["records0"], draw["records1"] = noise.records_key
-    draw["base"], draw["width"] = base, width
-    draw["counting"], draw["filling"] = 1, not poisson
+    draw["base"], draw["width"] = base, 0 if noise.sampler == FULL else int(noise.batch.max())
     draw["out"] = machine.address(places)
     for name, values in arrays.items():
         draw[name] = machine.address(values)
-    blocks = max(1, min(4096, -(-count // DRAW_THREADS)))
-    largest = int(shards.sizes.max()) if base else width
-    if poisson:  # how many each place has is drawn first
-        machine.launch("draw_turns", blocks, DRAW_THREADS, 0, put(draw.view(np.uint8)), SHORT)
-        drawn = places.view(np.int32)[:count, 3]
-        largest = int(drawn.max()) if count else 1
-        taken = drawn.astype(np.int64)
-        if base:
-            taken = xp.where((put(shards.sizes == noise.batch))[arrays["active"]], 0, taken)
-        ends = xp.cumsum(taken)
-        arrays["firsts"] = base + ends - taken
-        draw["firsts"], draw["counting"], draw["filling"] = machine.address(arrays["firsts"]), 0, 1
-        picks = xp.empty(max(1, base + (int(ends[-1]) if count else 0)), np.int32)
-    else:
-        picks = xp.empty(max(1, base + width * count), np.int32)
-    if base:
-        picks[:base] = kept["rows"]
-    draw["picks"] = machine.address(picks)
-    machine.launch("draw_turns", blocks, DRAW_THREADS, 0, put(draw.view(np.uint8)), SHORT)
+    picks, largest = _draw_records(machine, cast, draw, arrays, places[:count])
 
     given = {"places": places} | ({} if each else {"starts": arrays["starts"]})
     given |= {} if heads is None else {"heads": put(heads, np.int32)}
@@ -682,6 +661,32 @@ def _draw(
     return FetchedDraws(
         first, last, since.copy(), linear, runs, most, widest, together, heads, places, on_machine, alive
     )
+
+
+def _draw_records(machine: Machine, cast: Cast, draw: Any, arrays: dict[str, Any], places: Any) -> tuple[Any, int]:
+    """The records that all places draw, and how many a place has at the most; `arrays` gets where each begins."""
+    noise, kept, put, xp, count = cast.noise, cast.kept, machine.put, machine.xp, len(places)
+    poisson, sizes = noise.sampler == POISSON, cast.problem.shards.sizes
+    base, width = int(draw["base"][0]), int(draw["width"][0])
+    draw["counting"], draw["filling"] = 1, not poisson
+    blocks = max(1, min(4096, -(-count // DRAW_THREADS)))
+    largest, taken = int(sizes.max()) if base else width, width * count
+    if poisson:  # how many each place has is drawn first
+        machine.launch("draw_turns", blocks, DRAW_THREADS, 0, put(draw.view(np.uint8)), SHORT)
+        drawn = places.view(np.int32)[:, 3]
+        largest = int(drawn.max()) if count else 1
+        counts = drawn.astype(np.int64)
+        if base:
+            counts = xp.where((put(sizes == noise.batch))[arrays["active"]], 0, counts)
+        ends = xp.cumsum(counts)
+        taken, arrays["firsts"] = int(ends[-1]) if count else 0, base + ends - counts
+        draw["firsts"], draw["counting"], draw["filling"] = machine.address(arrays["firsts"]), 0, 1
+    picks = xp.empty(max(1, base + taken), np.int32)
+    if base:
+        picks[:base] = kept["rows"]
+    draw["picks"] = machine.address(picks)
+    machine.launch("draw_turns", blocks, DRAW_THREADS, 0, put(draw.view(np.uint8)), SHORT)
+    return picks, largest
 
 
 def _write_turns(
