@@ -16,11 +16,11 @@ import fit_planner
 from sottovoce import PrivateClassifier
 from sottovoce.evaluation.curves import figures
 from sottovoce.planner import predict
-from sottovoce.privacy.balance import Balance
+from sottovoce.privacy.one_shot import Balance
 
 fit_planner.TRAIN, fit_planner.TEST = 8000, 12_000
 PLANNER = sys.modules["sottovoce.planner.choose"]
-GATES = PLANNER.DROWNED, PLANNER.TOLD
+GATES = PLANNER.DROWNED, PLANNER.MAX_COUNT_NOISE
 KINDS = (
     ("dense", 20), ("dense", 100), ("dense", 1000), ("correlated", 100), ("correlated", 500), ("categorical", 60),
     ("categorical", 300), ("text", 2000), ("picture", 100), ("picture", 784),
@@ -89,7 +89,7 @@ def details(name, gains):
 def main():
     seeds, path = int(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else None
     rows = [line.split() for line in path.read_text().splitlines()] if path is not None and path.exists() else []
-    PLANNER.DROWNED, PLANNER.TOLD = 0.0, np.inf
+    PLANNER.DROWNED, PLANNER.MAX_COUNT_NOISE = 0.0, np.inf
     for row in measured(list(rows), seeds):
         rows.append(row)
         print(*row, flush=True)

@@ -20,7 +20,7 @@ from sottovoce._types import FLOAT_BYTES
 from sottovoce.data.synthetic import two_gaussians
 from sottovoce.engine import compiled
 from sottovoce.planner.choose import PublicInputs, choose
-from sottovoce.privacy.random_secret_graph import by_coins, linked
+from sottovoce.privacy.random_secret_graph import least_noise_left, linked
 from sottovoce.privacy.release import Gaussian
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
@@ -77,7 +77,7 @@ def best_ratio(n: int, lost: float) -> tuple[float, float]:
     chance, k = PEERS / (n - 1), (n - 1) // 2
 
     def noise(ratio: float) -> float:
-        left = by_coins(np.ones(n), ratio**2, chance, FAILS, k)
+        left = least_noise_left(np.ones(n), ratio**2, chance, FAILS, k)
         return math.sqrt((1 + ratio**2 * lost * PEERS) / left)
 
     best = min(np.geomspace(0.1, 1000, 81), key=noise)

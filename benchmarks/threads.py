@@ -16,7 +16,7 @@ from sottovoce.run.spec import Execution, Spec
 from workloads import dense, job
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
-LOOKS = 8
+EVALUATIONS = 8
 TWICE = Target(low=1.85)
 
 
@@ -76,6 +76,6 @@ def _same_specs(rounds: int) -> list[Spec]:
 def _swept(specs: Callable[[], list[Spec]], shards: Shards, jobs: int) -> Callable[[], object]:
     def work() -> None:
         with shared(max(1, (os.cpu_count() or 1) // jobs)):  # one thread is one: a run alone would take all
-            sweep(specs(), shards, execution=Execution("compiled", LOOKS), jobs=jobs)
+            sweep(specs(), shards, execution=Execution("compiled", EVALUATIONS), jobs=jobs)
 
     return work

@@ -46,7 +46,7 @@ PUBLIC = {
     "engine/job.py::stretches": SCHEDULE,
     "engine/secure.py::_poisson": SIZES,
     "auditing/attack.py::audit": SIZES,
-    "auditing/runner.py::_Seen.work_out": SCHEDULE,
+    "auditing/runner.py::_Observed.work_out": SCHEDULE,
     "cli/evaluate.py::_owners": SCHEDULE,
     "consortium/evaluation.py::split_held_out": PLACES,
     "estimators/evaluation.py::owners_of": SCHEDULE,

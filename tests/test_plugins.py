@@ -153,7 +153,7 @@ def test_what_cannot_be_registered(kind, row, name, words):
 def test_a_cell_of_a_notebook_may_be_run_again_but_nobody_else_takes_the_name(mine):
     plugins.register("graph", wheel)
     other = lambda n: wheel(n)  # noqa: E731
-    other.__module__ = "somebody_else"
+    other.__module__ = "another_package"
     with pytest.raises(SpecError, match="already"):
         plugins.register("graph", other, "wheel")
 
@@ -168,7 +168,7 @@ class Entry:
         return self._made
 
 
-def test_installed_packages_are_asked_for_a_name_that_nobody_knows(mine, monkeypatch, shards):
+def test_installed_packages_are_searched_for_an_unknown_name(mine, monkeypatch, shards):
     plugins.unregister("graph", "wheel")
     requested = []
 
@@ -241,7 +241,7 @@ def test_an_engine_of_a_plug_in_is_found_by_its_name_or_says_how_to_get_it(mine,
     assert Result.load(tmp_path).environment["engine"] == "slow"
 
 
-def test_a_plain_run_looks_for_no_plug_ins(monkeypatch, shards):
+def test_a_plain_run_loads_no_plug_ins(monkeypatch, shards):
     monkeypatch.setattr(plugins, "load", lambda force=False: pytest.fail("nothing was requested that is not there"))
     assert solve(SPEC.replace(problem__loss="huber"), shards).models.shape == (4, 3)
 
@@ -414,7 +414,7 @@ class _Uphill(Separable):
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_register_runs_the_check_of_its_kind_unless_told_not_to(kind):
+def test_register_runs_the_check_of_its_kind_unless_disabled(kind):
     name = getattr(BROKEN[kind], "name", "broken")
     table = plugins._table(kind)
     with pytest.raises(

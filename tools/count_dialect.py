@@ -15,13 +15,13 @@ from pathlib import Path
 WORDS = {
     r"\blets? out\b|\bletting out\b|\blet_out\b|was let out": "release, released",
     r"\bmend(s|ed|ing)?\b": "fix",
-    r"\btold\b|\btells?\b": "returns, reports, warns",
+    r"\btold\b|(?<!\.)\btells?\b": "returns, reports, warns",
     r"\bdealt?\b|\bdeals\b|\bdealing\b|--deal\b": "partition",
     r"\bwhoever\b|who(ever)? is (curious|watching)": "adversary",
     r"\bunit noises?\b|\bTogether\b": "noise terms, shared noise",
     r"\bpric(e|ed|es|ing)\b": "account, compute_epsilon",
     r"\blooks?\b(?! up\b| at least)|\blooked\b|\bSeen\b": "evaluate, snapshot, metrics; release",
-    r"\basked\b|\btogether\(|\basks\b": "submit, run_batch",
+    r"\basked\b|(?<!\w)together\(|\basks\b": "submit, run_batch",
     r"\bkeepers?\b": "checkpointer",
     r"\balike\b": "batch_key; the same",
     r"\brenoised\b|\bkin\b": "with_noise, reusable",
@@ -36,7 +36,7 @@ WORDS = {
     r"\bPaused\b|\bStranger\b|\bUnheard\b": "PeerTimeout, UnknownPeer, OutputError",
     r"\btake_in\b|\blinger\b|\bgoes_on\b": "decode, drain, resume",
     r"\bWORTH\b|\blacking\b|\bblur\b": "noise_rtol, auto_threshold, unavailable",
-    r"\bunits=|--units?(?![-\w])": "user_ids",
+    r"(?<!\w)units=|--units?(?![-\w])": "user_ids",
     r"\bone after the other\b": "sequentially",
     r"\bvoice\b|\bsaid\.py\b|\bgate\b|\bvault\b": "console, untrusted_input, flare_hardening, credentials",
     r"\bcrew\b|\bchorus\b|\bsings?\b|\bspeak\.py\b|\bbundles\b|\bcrowd\b": "threads, all_nodes, large_n",
@@ -44,7 +44,7 @@ WORDS = {
     r"--weigh\b|--ask\b|--try\b|--lost\b|--correct\b|--h\b|--counted\b": "see GLOSSARY: options",
     r"\bsomebody\b|\bnobody knows\b|\bin good English\b|\bone sentence\b": "say who; delete",
     r"\bof its own accord\b|\bby themselves\b|\bgone through\b|\blies beside\b": "automatically; delete",
-    r"\bLARGEST\b|\bMOST\b|\bFEW\b|\bPATIENCE\b|\bSURE\b": "a constant's name says what it bounds",
+    r"(?<!\w)(LARGEST|MOST|FEW|PATIENCE|SURE)(?!\w)": "a constant's name says what it bounds",
 }
 JUSTIFIED = {
     (
@@ -78,19 +78,26 @@ def tracked(folders: list[str]) -> list[Path]:
     return [p for p in map(Path, names.splitlines()) if p.suffix in SUFFIXES and p.resolve() != HERE and p.exists()]
 
 
+def inside_names(pattern: str) -> re.Pattern[str]:
+    """The pattern, compiled so that it also finds a word inside a name, such as `what_is_told` or `FEW_ROWS`."""
+    parts = re.sub(r"\\b(?=[a-zA-Z(])", "(?<![A-Za-z])", pattern)
+    return re.compile(parts.replace(r"\b", "(?![A-Za-z])"), 0 if re.search(r"(?<!\\)[A-Z]", pattern) else re.IGNORECASE)
+
+
 def main() -> None:
     """Print a count for each word, or each file, and the sum."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", nargs="*", default=["src", "plugins", "tests", "docs", "README.md"])
+    parser.add_argument("folders", nargs="*", default=["src", "plugins", "tests", "docs", "benchmarks", "README.md"])
     parser.add_argument("--files", action="store_true", help="count by file in place of by word")
     parser.add_argument("--show", metavar="TEXT", help="print the lines that hold this text of the old dialect")
     options = parser.parse_args()
+    patterns = {pattern: inside_names(pattern) for pattern in WORDS}
     counts: Counter[str] = Counter()
     justified: Counter[str] = Counter()
     for path in tracked(options.folders):
         for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
-            for pattern in WORDS:
-                found = len(re.findall(pattern, line))
+            for pattern, compiled in patterns.items():
+                found = len(compiled.findall(line))
                 if not found:
                     continue
                 if path.name in ALIASES:

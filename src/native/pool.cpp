@@ -4,13 +4,13 @@ namespace sottovoce {
 
 namespace {
 
-constexpr int LOOKS = 2000;  // before a thread that waits offers its processor to others
+constexpr int EVALUATIONS = 2000;  // before a thread that waits offers its processor to others
 
 // A step takes less time than the system needs to wake a thread: wait on the spot for a while.
 template <class F>
 void wait_until(F ready) {
   for (int looks = 0; !ready(); looks++)
-    if (looks > LOOKS) std::this_thread::yield();
+    if (looks > EVALUATIONS) std::this_thread::yield();
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 ROUNDING = 1e-12
-BLURRED = 33  # times the rounding of an engine's own noise: what its trajectories may be off
+NOISE_ROUNDINGS = 33  # times the rounding of an engine's own noise: what its trajectories may be off
 
 
 class LawBroken(AssertionError):
@@ -356,7 +356,7 @@ def held_to_reference(engine: Engine, job: Job, rounds: int) -> bool:
     given, (own,) = replace(job, draws=Injected(job.draws)), engine.run([job], [start], 1, rounds)
     law = f"the engine '{engine.name}' gives the reference's trajectory"
     apart = difference(own, expected)
-    holds(law, apart < max(engine.rounding, BLURRED * engine.noise_rtol), apart=apart)
+    holds(law, apart < max(engine.rounding, NOISE_ROUNDINGS * engine.noise_rtol), apart=apart)
     if engine.noise_rtol == 0:
         means = (job.method.average(state, rounds) for state in (own, expected))
         for mine, theirs in (*zip(own, expected, strict=True), means):

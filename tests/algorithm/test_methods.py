@@ -138,7 +138,7 @@ def neighbor(shards):
 
 
 @pytest.mark.parametrize(("method", "changes"), EVERY)
-def test_its_price_is_met_and_not_passed(method, changes, make_shards):
+def test_its_cost_is_met_and_not_passed(method, changes, make_shards):
     """The μ of the whole run, from brute force and measured noise, is the μ that the event accounts for.
 
     In every round: how far the release moves when a record is turned round (hinge at x = 0, a row of norm 1: as far as

@@ -103,7 +103,7 @@ def test_packing_goes_there_and_back():
 
 @pytest.mark.parametrize("seed", [3, None], ids=["simulation", "secure"])
 @pytest.mark.parametrize("law", ["gaussian", "pairs(2)"])
-def test_the_noise_left_in_the_mean_is_what_the_solver_is_told(seed, law):
+def test_the_noise_left_in_the_mean_is_what_the_solver_gets(seed, law):
     rng = np.random.default_rng(1)
     X, y = records(rng, 400, 30, over=1.0)
     shards = Shards.of(X, y, even(400, 4)[0])

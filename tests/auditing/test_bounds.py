@@ -179,7 +179,7 @@ def test_other_curves_go_through_the_same_recursion():
         one_run_doubt(10, 20, 5, 1.0, 0.0)
 
 
-def test_the_curve_is_of_all_that_was_let_out():
+def test_the_curve_is_of_all_releases():
     first, rounds = FullEvent(10, 10, 1.0, 0.5, 1), FullEvent(10, 10, 1.0, 0.5, 3)
     assert curve(replace(rounds, before=first))([0.01]) == pytest.approx(curve(replace(rounds, rounds=4))([0.01]))
     assert curve(replace(rounds, rounds=0, before=first))([0.01]) == pytest.approx(curve(first)([0.01]))

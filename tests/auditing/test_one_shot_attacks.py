@@ -18,7 +18,7 @@ from sottovoce.auditing import (
     audit_target_range,
 )
 from sottovoce.auditing.bounds import noisier
-from sottovoce.auditing.one_shot import _Copies, _Heard
+from sottovoce.auditing.one_shot import _Copies, _RecordedMethod
 from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.evaluation import RIGHT, Tally, seeded
@@ -31,7 +31,7 @@ from sottovoce.privacy.sampling import Full
 from sottovoce.run.build import prepare
 
 DELTA = 1e-5
-LOOK = Spec(AlgorithmSpec(2), seed=1).replace(privacy__noise="private(8)", privacy__moments="moments(0, 0.4)")
+WITH_MOMENTS = Spec(AlgorithmSpec(2), seed=1).replace(privacy__noise="private(8)", privacy__moments="moments(0, 0.4)")
 
 
 # -- the pre-release of the shape of the data --
@@ -40,34 +40,34 @@ LOOK = Spec(AlgorithmSpec(2), seed=1).replace(privacy__noise="private(8)", priva
 @pytest.mark.parametrize(
     ("moments", "least"), [("moments(0, 0.4)", 0.75), ("moments(0.3)", 0.75), ("moments(0.005, 0.03, 0.05)", 0.5)]
 )
-def test_a_look_is_nearly_caught_and_not_quite(moments, least):
+def test_a_release_is_nearly_caught_and_not_quite(moments, least):
     """Two rows that move the center most, or the length, or all of it together less than each by itself."""
-    found = audit_pre_release(LOOK.replace(privacy__moments=moments), np.array([12, 30]), 3, runs=3000, seed=2)
+    found = audit_pre_release(WITH_MOMENTS.replace(privacy__moments=moments), np.array([12, 30]), 3, runs=3000, seed=2)
     assert not found.broken and least * found.stated < found.at_least < found.stated, found.verdict()
 
 
-def test_a_secure_look_is_attacked_as_it_is():
-    found = audit_pre_release(LOOK.replace(seed=None), np.array([12]), 3, runs=1500)
+def test_a_secure_release_is_attacked_as_it_is():
+    found = audit_pre_release(WITH_MOMENTS.replace(seed=None), np.array([12]), 3, runs=1500)
     # of 0.77 ± 0.06 on average, so that less than 0.35 is seven deviations off
     assert found.scale > 0.9 and found.at_least > 0.35 * found.stated
 
 
-def test_a_look_with_half_of_its_noise_is_found():
-    honest = audit_pre_release(LOOK, np.array([12]), 3, runs=1500, seed=2)
+def test_a_release_with_half_of_its_noise_is_found():
+    honest = audit_pre_release(WITH_MOMENTS, np.array([12]), 3, runs=1500, seed=2)
     event = honest.event
     assert isinstance(event, FullEvent)
     twice = FullEvent(event.records, event.batch, event.clip, 2 * event.sigma, 1)
-    assert audit_pre_release(LOOK, np.array([12]), 3, runs=1500, seed=2, stated=twice).broken
+    assert audit_pre_release(WITH_MOMENTS, np.array([12]), 3, runs=1500, seed=2, stated=twice).broken
 
 
-def test_what_has_no_look_is_refused():
+def test_what_has_no_release_is_refused():
     with pytest.raises(SpecError, match="no access to the shape"):
-        audit_pre_release(LOOK.replace(privacy__moments="none"), np.array([12]), 3)
+        audit_pre_release(WITH_MOMENTS.replace(privacy__moments="none"), np.array([12]), 3)
 
 
 # -- the counts of columns --
 
-COLUMNS = LOOK.replace(
+COLUMNS = WITH_MOMENTS.replace(
     privacy__moments="none",
     privacy__distribution="distribution(0.3, 2, 0.1, 2)",
     problem__features="cosine(4, 1, 1, 4, 1, 0, -1, 1, 2, 0, 5)",
@@ -89,7 +89,7 @@ def test_counts_of_columns_with_half_of_their_noise_are_found():
 
 def test_what_counts_no_columns_is_refused():
     with pytest.raises(SpecError, match="counts no columns"):
-        audit_columns(LOOK, np.array([12]))
+        audit_columns(WITH_MOMENTS, np.array([12]))
 
 
 # -- the counts of targets --
@@ -136,7 +136,7 @@ def test_counts_of_scores_are_nearly_caught_and_with_half_of_their_noise_found()
     assert audit_private_threshold(SCORES, np.array([12, 30]), runs=1500, seed=2, stated=twice).broken
 
 
-def test_each_of_two_looks_is_attacked_by_itself():
+def test_each_of_two_releases_is_attacked_by_itself():
     both = SCORES.replace(privacy__moments="moments(0, 0.1)")
     before, after = (
         audit_pre_release(both, np.array([12]), 3, runs=1500, seed=2),
@@ -269,7 +269,7 @@ def by_all_nodes(release, difference):
 
 def overheard(job):
     """What all nodes release in the first round."""
-    ears = _Heard(job.method)
+    ears = _RecordedMethod(job.method)
     ENGINES["reference"].run([replace(job, method=ears)], [job.start()], 1, 1)
     return ears.zeta
 
@@ -278,7 +278,7 @@ def overheard(job):
 @pytest.mark.parametrize(
     ("attack", "spec"),
     [
-        (lambda *given, **how: audit_pre_release(*given, 3, **how), LOOK),
+        (lambda *given, **how: audit_pre_release(*given, 3, **how), WITH_MOMENTS),
         (audit_target_range, COUNTS),
         (audit_private_threshold, SCORES.replace(privacy__noise="private(16)")),
     ],
@@ -293,9 +293,9 @@ def test_what_pairs_share_keeps_what_is_stated_by_all_nodes_releases_together(at
     assert any("with what node" in note for note in found.notes)
 
 
-def test_a_node_that_shares_noise_tells_less_alone_than_all_do_together():
+def test_a_node_that_shares_noise_shows_less_alone_than_all_do_together():
     """What is taken out of its release by the others' is most of its noise: the attack is not one on the node alone."""
-    spec, sizes = LOOK.replace(**PAIRS), np.full(6, 12)
+    spec, sizes = WITH_MOMENTS.replace(**PAIRS), np.full(6, 12)
     copies = _Copies.of(spec, sizes, 3)
     own = np.sqrt(copies.release.law.covariance(copies.coalition, copies.release.sigma)[0, 0])
     assert len(copies.nodes) == 5 and copies.sigma < 0.4 * own  # c is 1: all have as many records
@@ -333,7 +333,7 @@ def test_statistics_whose_noise_pairs_share_keep_what_is_stated():
 
 
 def test_a_tally_whose_noise_pairs_share_keeps_what_is_stated():
-    sizes, graph = np.full(3, 20), LOOK.network.graph(3)
+    sizes, graph = np.full(3, 20), WITH_MOMENTS.network.graph(3)
     setting = MechanismContext(graph, Full(), sizes, 1, adversary=SecretPairs(1), scale=sizes.astype(float))
     tally = Tally.of(sizes, 4.0, DELTA, SecretPairs(1), PairsChoice(3.0).on(setting))
     sums = [np.array([[20], [10], [10]]), np.array([[19], [10], [10]])]

@@ -62,7 +62,7 @@ def test_json_is_one_object_on_stdout(sottovoce, svm, tmp_path):
     assert code == 3 and json.loads(text)["kind"] == "DataError"
 
 
-def test_a_run_without_a_seed_is_secure_unless_told_otherwise(sottovoce, svm):
+def test_a_run_without_a_seed_is_secure_unless_requested_otherwise(sottovoce, svm):
     flags = [*PUBLIC, *(flag for flag in FAST if flag not in ("--seed", 1)), "--noise", "gaussian:2", "--json"]
     for more, secure, begins in (([], True, "Every record has"), (["--no-secure"], False, "NOT HARDENED")):
         code, text, err = sottovoce("train", svm, *flags, *more)

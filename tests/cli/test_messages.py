@@ -69,7 +69,7 @@ def test_labels_in_latin_1_are_classes(sottovoce, tmp_path):
     assert set(sottovoce("predict", tmp_path / "run", path)[1].split()) == {"größer", "kleiner"}
 
 
-def test_a_csv_by_another_name_is_told_its_format(sottovoce, tmp_path):
+def test_a_csv_by_another_name_gets_its_format_suggested(sottovoce, tmp_path):
     path = table(tmp_path / "r.txt")
     code, _, err = sottovoce("train", path, "--label", "krank")
     assert code == 2 and "--format csv" not in err  # a label has no place in svmlight

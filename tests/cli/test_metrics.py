@@ -37,7 +37,7 @@ def trained(sottovoce, path, out, *words):
     return out
 
 
-def test_the_positive_class_is_the_last_one_given_in_python_and_command_alike(sottovoce, files, tmp_path):
+def test_the_positive_class_is_the_last_one_given_in_python_and_in_the_command(sottovoce, files, tmp_path):
     order = ["well", "ill"]
     model = PrivateClassifier(8.0, classes=order, row_norm=1.0, random_state=0, rounds=40).fit(X[TRAIN], Y[TRAIN])
     assert model.classes_.tolist() == sorted(order)

@@ -214,7 +214,7 @@ def test_people_without_owners_are_partitioned_with_all_of_their_rows(sottovoce,
         (["--target-bounds", "-50,150", "--target-scale", "private", "--preset", "paper_l2"], "no preset"),
     ],
 )
-def test_a_range_that_cannot_be_looked_for_is_said_in_a_sentence(sottovoce, tmp_path, options, words):
+def test_a_range_that_cannot_be_searched_for_is_said_in_a_sentence(sottovoce, tmp_path, options, words):
     path = written(tmp_path / "r.csv", NUMBER if "--target-bounds" in options else TWO)
     who = ["--label", "outcome", "--group", "site", "--drop", "person", "--row-norm", 25, "--seed", 3]
     code, _, err = sottovoce("train", path, *who, *options)

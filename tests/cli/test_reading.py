@@ -301,7 +301,7 @@ def test_a_first_index_is_remembered(sottovoce, home):
     assert sottovoce("predict", home / "run", file, "--first-index", 2)[0] == 2
 
 
-def test_what_the_owner_is_told_is_in_no_output(sottovoce, home):
+def test_what_the_owner_is_notified_is_in_no_output(sottovoce, home):
     file, options = flags(home, "csv, options")
     file.write_bytes(file.read_bytes().replace(b"yes", b"perhaps", 1))
     code, said, err = sottovoce("train", file, *options, *SMALL_RUN, "--json", "--out", home / "run")

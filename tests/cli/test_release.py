@@ -50,7 +50,7 @@ def test_a_run_with_a_guarantee_shows_no_figure_that_is_not_private(table, train
         assert sottovoce(*verb)[0] == 0
 
 
-def test_figures_that_are_not_private_are_shown_with_a_label_where_they_are_asked_for(
+def test_figures_that_are_not_private_are_shown_with_a_label_where_they_are_requested(
     table, train, sottovoce, tmp_path
 ):
     code, text, err = train(tmp_path / "requested", "--not-private-history")
@@ -67,7 +67,7 @@ def test_figures_that_are_not_private_are_shown_with_a_label_where_they_are_aske
     assert code == 0 and "objective" in text and "not private" in text
 
 
-def test_a_run_that_nobody_looks_at(train, tmp_path, sottovoce, table):
+def test_a_run_that_nobody_evaluates(train, tmp_path, sottovoce, table):
     code, text, err = train(tmp_path / "run", "--observations", 0)
     assert code == 0 and json.loads(text)["last"] is None, err
     few = ("--label", "label", "--classes", "no,yes", "--nodes", 1, "--rounds", 10, "--observations", 0)

@@ -64,7 +64,7 @@ def test_an_evaluation_of_a_secret_run_has_no_seed(sottovoce, files, tmp_path):
     assert not Result.load(out).statement.covers
 
 
-def test_plans_are_tuned_at_one_price_and_the_folder_verifies(sottovoce, files, tmp_path):
+def test_plans_are_tuned_at_one_cost_and_the_folder_verifies(sottovoce, files, tmp_path):
     train, held = files
     out = tmp_path / "tuned"
     words = ("--label", "label", "--group", "site", "--classes", "no,yes", "--param", "rounds=5,20", "--seed", 3)
@@ -82,7 +82,7 @@ def test_plans_are_tuned_at_one_price_and_the_folder_verifies(sottovoce, files, 
     assert code != 0 and "names no values" in err
 
 
-def test_people_are_asked_about_one_record_each(sottovoce, files, tmp_path):
+def test_people_count_one_record_each(sottovoce, files, tmp_path):
     schema, out = tmp_path / "schema.toml", tmp_path / "run"
     schema.write_text(
         'unit = "site"\n[label]\ncolumn = "label"\nclasses = ["no", "yes"]\n'

@@ -165,7 +165,7 @@ MORE = {
 
 
 @pytest.mark.parametrize("key", MORE)
-def test_a_description_that_asks_for_more_is_refused(small, key):
+def test_a_description_that_requests_for_more_is_refused(small, key):
     agreement = small(rounds=2).agreement
     meta = job_meta(agreement) | {"job_id": JOB, "study": "default", "status": "SUBMITTED", "schedule_count": 1}
     check_job_meta(meta, agreement, JOB)
@@ -357,7 +357,7 @@ print(json.dumps({"texts": details, "loaders": [str(f) for f in ConfigFactory._f
 
 
 @pytest.mark.parametrize("role", ["site", "site-job"])
-def test_a_process_behind_its_gate_reads_json_and_hears_little(small, tmp_path, role):
+def test_a_process_after_hardening_reads_json_and_hears_little(small, tmp_path, role):
     kit = small(rounds=2).kits()["ash"]
     done = subprocess.run([sys.executable, "-c", PROBE, role, str(kit)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -370,7 +370,7 @@ def test_a_process_behind_its_gate_reads_json_and_hears_little(small, tmp_path, 
     assert details["heard"] == heard + ["sottovoce:message"] * (role == "site-job")
 
 
-def test_a_job_in_a_process_whose_gate_is_open_is_refused(small, cells, monkeypatch):
+def test_a_job_in_a_process_without_hardening_is_refused(small, cells, monkeypatch):
     """FLARE's own scripts would start one."""
     from sottovoce.consortium import executor
 

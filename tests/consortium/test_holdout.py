@@ -61,7 +61,7 @@ def test_over_secrets_every_record_is_held_out_equally_often():
 
 
 @pytest.mark.parametrize("key", range(8))
-def test_people_are_dealt_out_with_all_of_their_rows_whatever_the_others_do(key):
+def test_people_are_partitioned_with_all_of_their_rows_whatever_the_others_do(key):
     """All rows of a training person count as one; a held-out person is tested on one row."""
     X, y = records(12)
     user_ids = np.array(["a", "a", "a", "b", "b", "c", "d", "e", "f", "g", "h", "h"], dtype=object)
@@ -125,7 +125,7 @@ def test_one_record_changes_one_share_though_others_are_equal(monkeypatch):
 
 
 @given(st.integers(0, 5), st.randoms())
-def test_equal_records_are_told_apart_and_the_order_of_the_file_still_does_not_matter(key, random):
+def test_equal_records_are_distinguished_and_the_order_of_the_file_still_does_not_matter(key, random):
     X, secret = np.repeat(np.eye(3), 8, axis=0), bytes([key]) * 32
     order = list(range(len(X)))
     random.shuffle(order)

@@ -89,7 +89,7 @@ def test_no_record_is_in_them(small, cells, tmp_path):
     assert fixed[0] == fixed[1] and len(fixed[0]) > 15
 
 
-def test_a_damaged_ledger_is_told(site):
+def test_a_damaged_ledger_is_reported(site):
     (site / "state" / FILE).write_bytes(b"damaged")
     assert exposition(site)["sottovoce_ledger_holds", ()] == 0
 

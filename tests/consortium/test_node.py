@@ -110,7 +110,7 @@ def test_a_person_counts_with_all_of_their_rows(small, cells):
     assert alone.sizes == run.sizes and alone.digest != run.digest and alone.statement.unit == "one record"
 
 
-def test_a_stopped_run_goes_on_to_the_same_model_and_releases_nothing_twice(small, cells):
+def test_a_stopped_run_continues_to_the_same_model_and_releases_nothing_twice(small, cells):
     made = small(rounds=30)
     calm = made.kits("calm")
     cells.run(cells.join(made, calm))
@@ -288,7 +288,7 @@ def test_the_filters_that_were_there_still_run(cells):
     assert Channel(net.cell("birch"), cells.JOB).ask("ash", "message", b"") == b"yes" and len(before) == 1
 
 
-def test_no_error_in_a_handler_tells_what_it_says(cells):
+def test_no_error_in_a_handler_shows_what_it_says(cells):
     def fail(site, payload):
         raise RuntimeError("PGPASSWORD is swordfish")
 
@@ -371,7 +371,7 @@ def test_progress_says_nothing_but_rounds(small, cells):
         node.close()
 
 
-def test_a_site_that_was_asked_about_an_edge_and_told_nothing_says_for_whom_it_waits(small, cells, monkeypatch):
+def test_a_site_with_an_undecided_edge_reports_for_whom_it_waits(small, cells, monkeypatch):
     """So that any controller can set it free, and not only the one that requested and forgot."""
     made = small(rounds=3, more="skip_after = 5")
     nodes = cells.join(made, made.kits())

@@ -69,7 +69,7 @@ def _program(name):
     return str(kept[-1]) if kept else shutil.which(name)
 
 
-def _somebody():
+def _unprivileged_user():
     """Whom to run the server as: it refuses to run as root."""
     if os.geteuid() != 0:
         return {}
@@ -112,7 +112,7 @@ def server():
     initdb, pg_ctl = _program("initdb"), _program("pg_ctl")
     if initdb is None or pg_ctl is None:
         pytest.skip("there is no PostgreSQL server here (initdb, pg_ctl); apt-get install postgresql")
-    who = _somebody()
+    who = _unprivileged_user()
     folder = Path(tempfile.mkdtemp(prefix="pg-"))  # short: a socket's path has 107 bytes at the most
     started = False
 

@@ -57,7 +57,7 @@ def local(kit, name):
     return json.loads((kit / "local" / name).read_text())
 
 
-def test_a_job_can_start_our_classes_only_and_nobody_can_look_in(provisioned):
+def test_a_job_can_start_our_classes_only_and_is_closed_to_others(provisioned):
     made, kits = provisioned
     for name in made.names:
         resources = local(kits[name], "resources.json")

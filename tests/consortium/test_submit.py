@@ -72,7 +72,7 @@ def kit(agreement, monkeypatch):
     return administrator
 
 
-def test_who_is_connected_is_who_is_heard_while_we_look(agreement, monkeypatch):
+def test_the_connected_peer_is_the_one_that_is_heard(agreement, monkeypatch):
     """A server keeps a dead site in its list for ten minutes, with the time at which it was last heard."""
     slept = []
     ticks = count()  # a clock that only sleeping moves by more than a tick
@@ -116,7 +116,7 @@ def test_a_job_that_is_not_started_says_why_and_is_ended(agreement):
     assert "another job may run" in busy.status(JOB).why
 
 
-def test_the_verbs_tell_it(agreement, kit, capsys):
+def test_the_verbs_show_it(agreement, kit, capsys):
     first, *_ = (site.name for site in agreement.sites)
     kit(Server([first], jobs={JOB: "RUNNING"}))
     verbs.stop()
@@ -210,7 +210,7 @@ def test_a_lock_that_is_a_link_is_refused(tmp_path):
     assert KitLock.holder(tmp_path) is None and not (tmp_path / "elsewhere").exists()
 
 
-def test_what_ends_by_itself_tells_its_exit_code():
+def test_what_ends_by_itself_shows_its_exit_code():
     reading, writing = os.pipe()
     assert check.foreground([sys.executable, "-c", "raise SystemExit(4)"], os.environ, reading) == 4
     os.close(writing)

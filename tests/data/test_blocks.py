@@ -39,7 +39,7 @@ def test_blocks_of_any_size_are_the_whole_file(tmp_path_factory, rows, size, sep
     assert sum(part.num_rows for part in parts) == len(rows)
 
 
-def test_a_number_that_is_none_in_a_later_block_is_told_with_its_record(tmp_path, monkeypatch):
+def test_a_number_that_is_none_in_a_later_block_is_reported_with_its_record(tmp_path, monkeypatch):
     path = tmp_path / "r.csv"
     path.write_text("a,y\n" + "1,1\n" * 30 + "x,1\n")
     monkeypatch.setattr(text_blocks, "__defaults__", (None, 40))

@@ -50,7 +50,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {start}-{total - 1}/{total}")
         else:
             self.send_response(200)
-        if state["tells_length"]:
+        if state["sends_length"]:
             self.send_header("Content-Length", str(total - start))
         self.end_headers()
         body = body[start:]
@@ -77,7 +77,7 @@ def server(monkeypatch, tmp_path):
         "codes": [],
         "cuts": [],
         "honours_range": True,
-        "tells_length": True,
+        "sends_length": True,
     }
     http = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, state))
     http.daemon_threads = True
@@ -112,13 +112,13 @@ def test_known_sum_and_folder(server, tmp_path):
     assert path == tmp_path / "a" / "b" / "known.t" and path.read_bytes() == TEXT
 
 
-def test_goes_on_after_cut_connections(server, tmp_path):
+def test_continues_after_cut_connections(server, tmp_path):
     server["cuts"] += [1000, 700]
     path = fetch("tiny", base=server["base"])
     assert path.read_bytes() == PACKED and server["ranges"] == [None, "bytes=1000-", "bytes=1700-"]
 
 
-def test_goes_on_with_a_part_of_an_earlier_call(server, tmp_path, monkeypatch):
+def test_continues_with_a_part_of_an_earlier_call(server, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "ATTEMPTS", 1)
     server["cuts"] += [1500, 0]
     with pytest.raises(DataError, match=r"the connection was cut after 1,500 bytes .* start again later"):
@@ -155,7 +155,7 @@ def test_part_longer_than_the_file_is_thrown_away(server, tmp_path):
     assert server["ranges"][-1] is None
 
 
-def test_busy_server_is_asked_again(server):
+def test_busy_server_is_requested_again(server):
     server["codes"] += [503, 500]
     assert fetch("tiny", base=server["base"]).read_bytes() == PACKED
 
@@ -178,7 +178,7 @@ def test_wrong_sum_deletes_the_file(server, tmp_path):
 
 
 def test_truncated_without_a_length_is_noticed(server, tmp_path):
-    server["tells_length"] = False
+    server["sends_length"] = False
     server["cuts"] += [1200]
     with pytest.raises(DataError, match=r"truncated or damaged .* it was deleted"):
         fetch("tiny", base=server["base"])

@@ -228,7 +228,7 @@ def test_another_record_of_a_parquet_file_changes_one_row(tmp_path_factory, at, 
     assert len(after.y) == RECORDS and set(changed(before, after)) <= {at}
 
 
-def test_the_owner_is_told_and_nothing_is_refused(tmp_path):
+def test_the_owner_is_notified_and_nothing_is_refused(tmp_path):
     path, head, rows = written(tmp_path, "csv by a schema")
     details = {}
     path.write_bytes(b"\n".join([*head, b"1,2", b"x,1,A,no,2019-01-01,z,yes", b"1,1,A,no,2019-01-01,z,maybe", *rows]))

@@ -50,7 +50,7 @@ def encode(records, schema=SCHEMA):
 
 
 @given(st.lists(record, min_size=1, max_size=8), st.randoms())
-def test_a_record_is_encoded_the_same_whoever_is_beside_it(records, random):
+def test_a_record_is_encoded_the_same_beside_any_other(records, random):
     together = encode(records)
     for i, each in enumerate(records):
         alone = encode([each])
@@ -207,7 +207,7 @@ p1;02.08.2019;51;1,75;B;ja;Fieber;Nord;nein
 p2;15.01.2020;;1,62;C;nein;;Süd;nein
 p3;01.12.2024;130;1,80;;nein;Fieber, Fieber;Süd;ja
 """
-TOLD = """
+MAX_COUNT_NOISE = """
 unit = "patient"
 group = "haus"
 [dialect]
@@ -248,7 +248,7 @@ def hospital(tmp_path):
 
 
 def test_a_messy_file_is_encoded_by_its_schema_alone(tmp_path):
-    schema = schema_of(tomllib.loads(TOLD))
+    schema = schema_of(tomllib.loads(MAX_COUNT_NOISE))
     found = schema.read(hospital(tmp_path), policy=SIMULATION)
     assert found.X.shape == (4, schema.m) == (4, 1 + 1 + 1 + 2 + 1 + 8)
     assert found.user_ids.tolist() == ["p1", "p1", "p2", "p3"] and found.groups.tolist() == [
@@ -270,7 +270,7 @@ def test_a_messy_file_is_encoded_by_its_schema_alone(tmp_path):
 
 def test_a_row_is_encoded_by_itself(tmp_path):
     """The same records in another order, and each alone, give the same rows: nothing is learnt from the others."""
-    schema, path = schema_of(tomllib.loads(TOLD)), hospital(tmp_path)
+    schema, path = schema_of(tomllib.loads(MAX_COUNT_NOISE)), hospital(tmp_path)
     whole = schema.read(path, policy=SIMULATION).X
     head, *rows = HOSPITAL.splitlines()
     for k, row in enumerate(rows):

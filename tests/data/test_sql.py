@@ -81,5 +81,5 @@ def test_without_sqlalchemy_the_extra_is_named(clinic, monkeypatch):
         load_sql(clinic, QUERY)
 
 
-def test_addresses_are_told_from_files():
+def test_addresses_are_distinguished_from_files():
     assert is_database("sqlite:///a.db") and not is_database("C:/records.csv")

@@ -68,7 +68,7 @@ def test_other_sizes(name, n, m):
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_progress_tells_of_every_record(name):
+def test_progress_counts_every_record(name):
     details = []
     MAKERS[name](20_000, 5, progress=lambda done, total: details.append((done, total)))
     assert details[-1] == (20_000, 20_000) and len(details) > 2 and details == sorted(details)

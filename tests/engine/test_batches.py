@@ -74,7 +74,7 @@ def test_rows_too_long_for_a_block():
     assert difference(compiled.run(injected(job), job.start(), 1, ROUNDS), expected) < 1e-12
 
 
-def test_rows_that_were_dealt_out_are_copied_once_and_only_where_that_pays(monkeypatch):
+def test_rows_that_were_partitioned_are_copied_once_and_only_where_that_pays(monkeypatch):
     shards = partitioned(40, 5, "dense")
     often, seldom = job_on(shards, "full"), job_on(shards, "fixed(2)")
     assert compiled._laid_out(seldom) is seldom.problem.shards  # twelve rounds of two are less than a pass

@@ -84,7 +84,7 @@ def test_secure_jobs_are_run_or_refused(engine, make_shards):
     assert job.secure and check(ENGINES[engine], job, 10) == (otherwise and ENGINES[engine].secure)
 
 
-def test_ours_refuse_methods_alone(make_shards):
+def test_only_methods_are_refused(make_shards):
     """Of all options that the contract covers, and of all laws, none."""
     jobs = [job_of(case, make_shards, rounds=3) for case in CASES]
     jobs += [job_of(BASE | {"sampling": "cyclic(3)"}, make_shards, 3, **under(law)) for law in ("pairs(2)", "tree")]

@@ -157,7 +157,7 @@ def test_sums_of_people_are_the_same_bits(kind, seed, loss, outputs, scale, size
 def test_no_bit_depends_on_how_many_threads_there_are(threads, nodes, outputs, monkeypatch):
     """Which share nodes, or the rows of each; also where there are fewer rows than threads."""
     monkeypatch.setattr(exact, "available", lambda: threads)
-    monkeypatch.setattr(exact, "WORTH_A_THREAD", 1)
+    monkeypatch.setattr(exact, "NUMBERS_PER_THREAD", 1)
     rng, started = np.random.default_rng(nodes), []
     real = exact._side_by_side
     monkeypatch.setattr(exact, "_side_by_side", lambda works: started.append(len(works)) or real(works))

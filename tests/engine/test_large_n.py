@@ -68,7 +68,7 @@ def agree(spec, data, cuts=((1, 3), (4, 4), (5, ROUNDS))):
     ],
     ids=lambda changes: "-".join(map(str, changes.values())) or "plain",
 )
-def test_the_crowd_ends_where_the_reference_does(graph, changes):
+def test_large_n_ends_where_the_reference_does(graph, changes):
     agree(BASE.replace(**GRAPHS[graph], **changes), shards())
 
 
@@ -114,7 +114,7 @@ def test_pieces_are_no_other_run_and_runs_can_be_stacked(graph):
     assert not np.allclose(alone.z, whole.z, rtol=1e-3)
 
 
-def test_nodes_that_differ_are_told_apart():
+def test_nodes_that_differ_are_distinguished():
     job, state = agree(BASE, shards())
     z = state.z.copy()
     z[2] += 1.0  # of a run that was brought here from somewhere else
@@ -133,7 +133,7 @@ def test_nodes_that_differ_are_told_apart():
         (PAIRS | {"network__graph": "ring"}, "noise mechanism Pairs of so many nodes"),
     ],
 )
-def test_what_a_crowd_does_not_know_is_said(changes, words):
+def test_what_large_n_does_not_know_is_said(changes, words):
     job = prepare(BASE.replace(**changes), shards()).job
     with pytest.raises(SpecError, match=words):
         ENGINES["compiled"].run([job], [job.start()], 1, 2)

@@ -248,7 +248,7 @@ def test_shaped_noise_is_so_much_larger_than_its_gain_is_smaller(law, reference_
     assert fits(found, 0.2, reference_law) and not fits(found, 0.2 * 1.05, reference_law)
 
 
-def test_pairs_cancel_and_have_the_priced_covariance(make_shards):
+def test_pairs_cancel_and_have_the_accounted_covariance(make_shards):
     spec = Spec(AlgorithmSpec(300)).replace(
         network__graph="ring",
         network__activation="everyone",
@@ -266,7 +266,7 @@ def test_pairs_cancel_and_have_the_priced_covariance(make_shards):
 
 
 @pytest.mark.parametrize("graph", ["complete", "ring"])
-def test_pairs_of_uneven_nodes_have_the_priced_covariance(graph, make_shards):
+def test_pairs_of_uneven_nodes_have_the_accounted_covariance(graph, make_shards):
     """Times c_i: what pairs share is gone from the weighted sum, and another scale is not taken for it."""
     spec = Spec(AlgorithmSpec(300)).replace(
         network__activation="everyone",

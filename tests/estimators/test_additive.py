@@ -86,7 +86,7 @@ def test_shares_of_a_score_sum_to_it(fitted):
     assert [*shares][-1] == "constant" and len(shares) == 4
 
 
-def test_the_picture_tells_what_is_bent(fitted):
+def test_the_picture_shows_what_is_bent(fitted):
     pytest.importorskip("matplotlib")
     model, y, _ = fitted
     terms = model.terms()
@@ -160,7 +160,7 @@ def test_without_noise_the_model_is_that_of_a_large_epsilon():
     assert scores[0] > scores[1] - 0.005
 
 
-def test_the_rule_looks_at_public_numbers_alone():
+def test_the_rule_evaluates_public_numbers_alone():
     columns = Columns(12, tuple((k, 0.0, 1.0 + k) for k in range(10)), rest=1.0)
     many, few = (choose_features("auto", columns, Circumstances((q,), 3.73)) for q in (50_000, 400))
     assert many.features.degree > 1 and many.release and few.features.degree == 1 and not few.release

@@ -65,7 +65,7 @@ def test_a_record_costs_what_its_own_nodes_cost(table):
     assert alone < third.spent_.epsilon < 3 * alone
 
 
-def test_people_and_records_together_are_told_for_records(table):
+def test_people_and_records_together_are_reported_for_records(table):
     X, y = table
     person = classifier().fit(X, y, user_ids=np.arange(400) // 2)
     assert person.spent_.adjacency.startswith("replace one person")

@@ -138,7 +138,7 @@ def test_no_schema_is_refused(tmp_path):
             PublicEncoder(odd).fit()
 
 
-def test_a_scaler_takes_missing_values_where_it_is_told_what_they_count_as():
+def test_a_scaler_takes_missing_values_where_it_learns_what_they_count_as():
     X = np.array([[np.nan, 10.0], [30.0, np.nan]])
     scaled = PublicScaler(bounds=[(0, 120), (0, 40)], missing=[60, 30]).fit_transform(X)
     np.testing.assert_allclose(scaled, [[0.0, -0.5], [-0.5, 0.5]])
@@ -185,7 +185,7 @@ def test_a_pipeline_with_a_guarantee_trains_on_tables_with_unusable_cells(schema
     assert np.isfinite(model[-1].coef_).all()
 
 
-def test_scalers_and_normalizers_refuse_no_value():
+def test_scalers_and_normalizers_accept_any_value():
     X = np.array([[np.nan, 1.0], [np.inf, 1.0], [3.0, 4.0]])
     np.testing.assert_allclose(RowNormalizer().fit_transform(X)[2], [0.6, 0.8])
     assert np.isnan(RowNormalizer().fit_transform(X)[:2]).any(axis=1).all()

@@ -95,7 +95,7 @@ def test_training_records_and_others_cost_the_same(table):
     assert same.statement.risk(0.01) == pytest.approx(np.exp(same.statement.epsilon) * 0.01 + 1e-5)
 
 
-def test_what_somebody_declares_is_said_with_the_guarantee(table):
+def test_what_the_caller_declares_is_said_with_the_guarantee(table):
     X, y, nodes = (part[5000:] for part in table)
     model = fitted(table, random_state=None, rounds=3)
     proviso = "provided that no record is in both training and evaluation"

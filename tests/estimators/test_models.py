@@ -80,7 +80,7 @@ def test_units_of_measure_do_not_matter(data, factor):
     assert np.allclose(other.predict(X), 100 + factor * one.predict(X), rtol=1e-9)
 
 
-def test_fit_and_predict_scale_long_rows_alike(data):
+def test_fit_and_predict_scale_long_rows_the_same_way(data):
     X, score, _ = data
     y = (score > 0).astype(int)
     model = classifier(row_norm=0.5).fit(X, y)
@@ -183,7 +183,7 @@ def test_engines_agree(data, engine):
     assert np.allclose(classifier(engine=engine, **settings).fit(X, y).coef_, reference.coef_, rtol=1e-4, atol=1e-6)
 
 
-def test_a_warm_start_goes_on_from_the_last_model_and_adds_up_its_price(data):
+def test_a_warm_start_continues_from_the_last_model_and_adds_up_its_cost(data):
     X, score, _ = data
     y = (score > 0).astype(int)
     model = classifier(warm_start=True, rounds=5, alpha=1e-3, n_nodes=2).fit(X, y)
@@ -203,7 +203,7 @@ def test_a_warm_start_goes_on_from_the_last_model_and_adds_up_its_price(data):
 
 
 @pytest.mark.parametrize("loss", ["auto", "hinge", "logistic"])
-def test_several_classes_are_told_apart(loss):
+def test_several_classes_are_distinguished(loss):
     rng = np.random.default_rng(2)
     y = rng.choice(["ash", "birch", "cedar"], 900)
     X = np.array([[np.cos(a), np.sin(a)] for a in 2.1 * np.searchsorted(["ash", "birch", "cedar"], y)])

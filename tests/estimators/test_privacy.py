@@ -146,7 +146,7 @@ def test_a_seed_makes_a_simulation_and_only_a_simulation_is_tracked():
     assert drawn.privacy_.simulation
 
 
-def test_the_statement_keeps_what_was_asked_and_verifies():
+def test_the_statement_keeps_what_was_requested_and_verifies():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 3)), rng.integers(0, 3, 300)
     nodes = rng.choice(4, 300, p=[0.1, 0.2, 0.3, 0.4])
@@ -188,7 +188,7 @@ def test_no_fit_spends_more_than_it_was_given(epsilon):
             assert 0.999 * epsilon <= model.privacy_.epsilon <= epsilon
 
 
-def test_fits_without_a_seed_are_secure_unless_told_otherwise():
+def test_fits_without_a_seed_are_secure_unless_requested_otherwise():
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-0.5, 0.5, (200, 3)), np.arange(200) % 2
     fixed = {"row_norm": 1.0, "classes": [0, 1], "rounds": 3}

@@ -253,7 +253,7 @@ def test_a_search_is_kept_with_the_statement_of_all_of_it(tmp_path):
     assert tuned.report(tmp_path / "page.html").stat().st_size > 1e6
 
 
-def test_a_warm_start_goes_on_from_a_loaded_model(tmp_path):
+def test_a_warm_start_continues_from_a_loaded_model(tmp_path):
     model = fitted("two classes", random_state=1, warm_start=True)
     model.fit(X, SIGN, nodes=HOSPITAL)
     again = load(model.save(tmp_path / "run"))

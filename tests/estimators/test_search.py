@@ -28,7 +28,7 @@ def search(grid=GRID, model=MODEL, **more):
     return PrivateSearchCV(clone(model), grid, **({"random_state": 0, "runs": 6} | more))
 
 
-def test_the_better_plan_is_found_at_one_price():
+def test_the_better_plan_is_found_at_one_cost():
     found = search().fit(X, y)
     assert found.best_params_ == {"class_weight": None} and found.score(X, y) > 0.9
     assert 0.9 < found.best_score_.value < 1.05
@@ -119,7 +119,7 @@ def test_a_record_that_was_held_out_has_spent_what_its_test_cost():
 
 
 @pytest.mark.filterwarnings("default")
-def test_warnings_do_not_tell_how_many_runs_there_were(monkeypatch):
+def test_warnings_do_not_show_how_many_runs_there_were(monkeypatch):
     details = []
     for runs in (1, 4):
         monkeypatch.setattr("sottovoce.privacy.search.draw", lambda *law, runs=runs: runs)
@@ -130,7 +130,7 @@ def test_warnings_do_not_tell_how_many_runs_there_were(monkeypatch):
     assert details[0] == details[1] and any("row_norm was not given" in words for words in details[0])
 
 
-def test_records_of_a_search_that_are_asked_again_add_up():
+def test_records_of_a_search_that_are_evaluated_again_add_up():
     found = search().fit(X, y)
     said = found.best_estimator_.evaluate(X, y).statement
     assert said.epsilon > 2.0 and said.later and said.held_out

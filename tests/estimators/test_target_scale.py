@@ -75,7 +75,7 @@ def test_where_noise_would_hide_the_range_nothing_is_spent_and_it_says_so():
     assert few.spec_ == plain.spec_ and np.array_equal(few.coef_, plain.coef_)
 
 
-def test_without_noise_there_is_no_range_to_look_for():
+def test_without_noise_there_is_no_range_to_find():
     model = PrivateRegressor(None, row_norm=1.0, target_bounds=(0, 100), target_scale="private").fit(X, Y)
     assert model.target_range_ == (0, 100) and model.score(HELD, TRUTH) > 0.8
 

@@ -56,8 +56,8 @@ def test_what_is_public_of_weights_is_in_the_plan_and_what_is_not_is_not(rare):
     X, y = rare
     weighted = model(class_weight={0: 1.0, 1: 11.5}, prior=PRIOR, max_weight=1.0)
     choice = weighted._prepare(X, y, None, None).choice
-    assert weighted._pose(y, None, False).weighing.mean == pytest.approx((0.92 + 0.08 * 11.5) / 11.5)
-    unknown = model(class_weight={0: 1.0, 1: 11.5})._pose(y, None, False)
+    assert weighted._training_problem(y, None, False).weighing.mean == pytest.approx((0.92 + 0.08 * 11.5) / 11.5)
+    unknown = model(class_weight={0: 1.0, 1: 11.5})._training_problem(y, None, False)
     assert unknown.weighing.mean == pytest.approx(0.16, rel=0.01)
     flipped = weighted._prepare(X, 1 - y, None, None, np.linspace(0, 1, len(y))).choice
     assert choice == flipped and choice.predicted > model()._prepare(X, y, None, None).choice.predicted

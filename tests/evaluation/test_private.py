@@ -39,7 +39,7 @@ def test_noise_has_the_scale_that_is_accounted_and_no_other(part):
     assert np.all(draws == np.round(draws)) and abs(draws.mean()) < 4 * scale / np.sqrt(draws.size)
 
 
-def test_parts_together_are_the_one_gaussian_that_is_priced():
+def test_parts_together_are_the_one_gaussian_that_is_accounted():
     """1/z² of the parts adds up to that of the event, whose ε is the one that was requested."""
     tally = Tally.of(SIZES, 0.7, 1e-6)
     event = tally.events[1]

@@ -162,7 +162,7 @@ def test_smoothness_is_the_largest_curvature():
         assert np.max(curvature) == pytest.approx(loss.smoothness, rel=1e-3)
 
 
-def test_what_cannot_be_known_is_asked_for():
+def test_what_cannot_be_known_is_required():
     with pytest.raises(SpecError, match="--radius"):
         _ = BaselineInputs((40,), 6, 1.0, h="none").D
     with pytest.raises(SpecError, match="--radius"):

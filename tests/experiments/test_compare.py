@@ -52,7 +52,7 @@ def test_every_row_is_a_run_with_its_budget(table, data):
     assert again.history.last["objective"] == row["objective"]  # a row can be run again from itself
 
 
-def test_a_comparison_goes_on_where_it_was(table, data, monkeypatch):
+def test_a_comparison_continues_where_it_was(table, data, monkeypatch):
     out, rows = table
     run = []
     monkeypatch.setattr(
@@ -229,7 +229,7 @@ def test_a_table_of_an_earlier_version_has_even_partitions(table, data, tmp_path
     assert [row["objective"] for row in again] == [row["objective"] for row in rows]
 
 
-def test_neighbors_are_told_apart_by_paired_differences():
+def test_neighbors_are_distinguished_by_paired_differences():
     """Means 0.1 apart among seeds that are 1 apart: tied by intervals, not by pairs."""
     row = {"data": "d", "epsilon": 1.0, "adversary": "transcript", "tuned": False, "delta": 1e-5, "pure": False}
     rows = [

@@ -24,7 +24,7 @@ def test_every_record_is_either_trained_on_or_held_out(drawn):
         split(numbered(9), drawn)
 
 
-def test_records_are_dealt_out_by_a_seed():
+def test_records_are_partitioned_by_a_seed():
     found = split(numbered(100))
     one, again, other = found.partition(4), found.partition(4), found.partition(4, seed=1)
     assert one.sizes.tolist() == [20] * 4 and np.array_equal(one.order, again.order)

@@ -84,7 +84,7 @@ def test_paper_shows_the_numbers_of_the_figure(figure, tmp_path, monkeypatch):
         assert points == [([0.5], [0.75]), ([0.25], [1.25])]
 
 
-def test_a_log_axis_is_marked_where_it_was_asked_to_be(tmp_path, monkeypatch):
+def test_a_log_axis_is_marked_where_it_was_requested(tmp_path, monkeypatch):
     from matplotlib.figure import Figure as Sheet
 
     sheets = []

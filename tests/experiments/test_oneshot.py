@@ -87,7 +87,7 @@ def test_the_noise_is_what_is_accounted(make_shards):
         assert stats.kstest(unit, "norm").pvalue > 1e-3 > stats.kstest(unit / 0.9, "norm").pvalue
 
 
-def test_a_computed_minimiser_is_near_enough_for_its_blur(make_shards):
+def test_a_computed_minimiser_is_near_enough_for_its_noise(make_shards):
     """Runs that differ in where the solver stopped differ by under 2·STILL/μ, NOISE_SCALE times less than the noise."""
     shards = make_shards(1, N, M)
     spec = objective_perturbation(inputs()).replace(seed=3)
@@ -128,7 +128,7 @@ def test_runs_that_differ_in_noise_find_once_what_they_share(make, make_shards):
     assert kept[0] is kept[1]
 
 
-def test_what_has_no_price_is_refused(make_shards):
+def test_what_has_no_cost_is_refused(make_shards):
     shards, two = make_shards(1, N, M), make_shards(2, N, M)
     with pytest.raises(SpecError, match="one trusted place"):
         solve(output_perturbation(inputs()).replace(seed=1), two)

@@ -49,7 +49,7 @@ def made(means, spread=0.01, noise="paper", h="l2"):
     return rows
 
 
-def test_readings_tell_shown_from_reversed_from_neither():
+def test_readings_distinguish_shown_from_reversed_from_neither():
     up = {"edges(1)": 1.0, "edges(2)": 2.0, "matching(2)": 2.1, "everyone": 9.0}
     assert {f.verdict for f in findings(made(up))} == {"shown"}
     down = dict(zip(up, reversed(up.values()), strict=True))

@@ -16,7 +16,7 @@ def row(seed, method="dsgd", **more):
     return {"data": "a9a", "method": method, "seed": seed, "accuracy": seed / 10} | more
 
 
-def test_an_interrupted_work_goes_on(tmp_path):
+def test_an_interrupted_work_continues(tmp_path):
     path, done = tmp_path / "new" / "runs.parquet", []
 
     def run(seed):
@@ -61,7 +61,7 @@ def test_several_at_a_time_give_the_same_rows(threads):
     assert sorted(each([3, 1, 2], abs, jobs=2, threads=threads)) == [1, 2, 3]
 
 
-def test_what_is_done_is_told():
+def test_what_is_done_is_reported():
     details = []
     Runs(KEY).fill([4, 5], lambda seed: [row(seed)], done=lambda *what: details.append(what))
     assert details == [(1, 2, row(4)), (2, 2, row(5))]

@@ -107,7 +107,7 @@ def test_drawn_rounds_have_the_exact_frequencies(graph, scheme):
         assert worst_z(graph, activation, iota * 0.95, rounds=400_000) > 4.8
 
 
-def test_the_frequencies_tell_four_21sts_from_a_fifth():
+def test_the_frequencies_distinguish_four_21sts_from_a_fifth():
     assert worst_z(K20, Edges(2), np.full(20, 0.2), rounds=200_000) > 8
 
 

@@ -13,7 +13,7 @@ from sottovoce.node.store import Store
 TABLES = records(run_of())
 
 
-def test_a_budget_is_asked_for_and_kept(tmp_path):
+def test_a_budget_is_required_and_kept(tmp_path):
     run = run_of(rounds=12, privacy__noise="private(1.0)")
     with pytest.raises(PrivacyError, match="no budget"):
         open_node(run, "north", TABLES, tmp_path / "north", budget=None)

@@ -303,7 +303,7 @@ def test_of_two_at_once_one_is_too_late(tmp_path):
     assert len(runs_of(tmp_path / "ledger")) == 1
 
 
-def test_who_waits_too_long_is_told(tmp_path, monkeypatch):
+def test_waiting_too_long_is_reported(tmp_path, monkeypatch):
     budget = Budget(1.0, 1e-5, tmp_path / "ledger")
     budget.spent()
     monkeypatch.setattr(budget_entries, "WAIT", 0.05)

@@ -198,7 +198,7 @@ def test_an_additive_run_equals_the_simulation(changes, tmp_path):
     node.store.close()
 
 
-def test_the_comparison_tells_whether_records_were_mapped(tmp_path):
+def test_the_comparison_shows_whether_records_were_mapped(tmp_path):
     run = run_with()
     tables = tables_of(run)
     ends = whole_run(run, tables, tmp_path)

@@ -58,7 +58,7 @@ def test_a_node_is_believed_once(tmp_path):
 
 
 @pytest.mark.parametrize("part", range(3), ids=PublicKeys._fields)
-def test_a_key_that_somebody_else_has_is_refused(part):
+def test_a_key_that_another_node_has_is_refused(part):
     """Else a malicious node registers another's key, and its noise with a third cancels that of the other."""
     one, other, mine = envelope(0), envelope(1), RunKeys.born()
     one.meet(1, other.introduction)
@@ -492,7 +492,7 @@ def test_a_rank_that_is_known_from_before_introduces_itself_to_one_that_has_forg
 
 
 @pytest.mark.parametrize("first", [(0, 1), (0,), (1,)])
-def test_ranks_answer_each_other_s_hellos_whoever_begins_and_then_are_silent(ranks, first):
+def test_ranks_answer_each_other_s_hellos_in_any_order_and_then_are_silent(ranks, first):
     one, other = ranks
     for node in ranks:
         node.transport.send(1 - node.number, node.envelope.introduction)
@@ -515,7 +515,7 @@ def test_a_rank_that_sends_more_than_is_allowed_stops_this_one_before_memory_is_
         other.links.heard(0, 0)
 
 
-def test_a_run_that_is_given_up_has_no_keys_and_never_goes_on(tmp_path):
+def test_a_run_that_is_given_up_has_no_keys_and_never_continues(tmp_path):
     node = open_node(RUN, "north", TABLES, tmp_path)
     node._release(int(node.rounds[0]), np.zeros((1, RUN.m)))
     assert node.store.run_of("first") == RUN.digest

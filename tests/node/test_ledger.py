@@ -147,7 +147,7 @@ def ledger_of(opened, messages):
     ],
     ids=lambda event: type(event).__name__,
 )
-def test_messages_are_counted_against_messages_and_not_against_what_is_priced(event):
+def test_messages_are_counted_against_messages_and_not_against_what_is_accounted(event):
     opened = opening("first", "north", "records", "ab", event, "transcript")
     assert faults(ledger_of(opened, 60)) == []
     assert "one release more" in faults(ledger_of(opened, 61))[0]

@@ -125,7 +125,7 @@ def test_noise_that_is_no_number_of_the_plan_is_a_stranger_s(box, sigma):
         box.deliver(PEER, sealed(hello(sigma=sigma)))
 
 
-def test_size_is_looked_at_before_anything_else(box, monkeypatch):
+def test_size_is_checked_before_anything_else(box, monkeypatch):
     monkeypatch.setattr(Envelope, "open", lambda *_: pytest.fail("it was opened"))
     refused(box, bytes(box.limit + 1), Code.SIZE)
     assert box.limit < 40_000
@@ -261,7 +261,7 @@ def test_what_a_peer_says_to_have_seen_is_a_round_of_the_run_or_refused(box, see
     box.heard(FIRST, PEER)  # and this node goes on
 
 
-def test_other_keys_in_a_node_s_name_are_refused_and_it_is_told_what_was_seen_of_it(box):
+def test_other_keys_in_a_node_s_name_are_refused_and_it_learns_what_was_seen_of_it(box):
     box.deliver(PEER, sealed(message(FIRST), proven=proof(FIRST, message(FIRST)[-CHECK:].hex(), PEER)))
     other = Envelope(RUN.digest, RUN.nodes, PEER, RunKeys.born(), OwnKey(secret_of(PEER)))
     refused(box, other.introduction, Code.KEYS)
@@ -369,7 +369,7 @@ def test_that_a_peer_contradicts_is_final_and_is_passed_on(box):
     assert value["end"] == "peer ended" and value["about"] == "south" and box.parted(PEER)
 
 
-def test_a_node_that_has_mixed_all_goes_on_without_one_that_stopped(box):
+def test_a_node_that_has_mixed_all_continues_without_one_that_stopped(box):
     box.mixed(box.last)
     box.deliver(PEER, ended("paused", None, box.question))
     assert box.heard(FIRST, 1) is None and not box.parted(PEER)  # it may be back, and need this node
@@ -475,7 +475,7 @@ def test_the_first_voucher_of_a_stretch_counts_and_no_later_one(tmp_path):
     store.close()
 
 
-def test_vouchers_and_what_waits_for_one_are_told_at_one_moment(monkeypatch):
+def test_vouchers_and_what_waits_for_one_are_reported_at_one_moment(monkeypatch):
     """A message that comes meanwhile waits: else a voucher could be missed, and the hashes that it is for let go."""
     theirs = linked(LONG, 1, envelopes(LONG)[1], EMPTY)
     free = []
@@ -498,7 +498,7 @@ def test_vouchers_and_what_waits_for_one_are_told_at_one_moment(monkeypatch):
 
 
 @pytest.mark.parametrize("damaged", ["zz", "aa"])
-def test_damaged_hashes_are_told_in_a_sentence(damaged, tmp_path):
+def test_damaged_hashes_are_reported_in_a_line(damaged, tmp_path):
     store = Store(tmp_path)
     store.enter(LONG.digest, "long", "east", LONG.nodes, ["fingerprint"])
     with store.transaction():

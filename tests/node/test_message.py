@@ -88,7 +88,7 @@ def test_what_belongs_elsewhere_is_refused_by_name(header, array, reason):
         unpack(pack(header, array), HEADER, (1, 6))
 
 
-def test_another_version_is_told_from_damage():
+def test_another_version_is_distinguished_from_damage():
     other = bytearray(PAYLOAD)
     struct.pack_into("<H", other, 4, 9)
     with pytest.raises(NetworkError, match="version 9"):

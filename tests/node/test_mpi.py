@@ -123,7 +123,7 @@ def test_what_has_left_is_forgotten_and_what_has_not_is_held(mpi):
     assert not transport._sending and len(sent) == 3 * HELD
 
 
-def test_who_asks_and_never_receives_is_answered_once(mpi, monkeypatch):
+def test_who_requests_and_never_receives_is_answered_once(mpi, monkeypatch):
     """As many hellos as it likes: one answer is on its way at a time, and the next when that has left."""
     run, sent, coming = run_of(rounds=30), [], []
 
@@ -168,7 +168,7 @@ def test_messages_are_handed_over_at_once_unless_the_environment_says_otherwise(
 
 @needs_mpi
 @pytest.mark.slow
-def test_a_job_that_dies_goes_on_and_equals_the_simulation(tmp_path, monkeypatch, capsys):
+def test_a_job_that_dies_continues_and_equals_the_simulation(tmp_path, monkeypatch, capsys):
     run = make_run(run_file(rounds=200, timeout=60.0))
     (tmp_path / "run.toml").write_text(RUN_TOML)
     tables = records(run)

@@ -209,7 +209,7 @@ def crashing(monkeypatch, where, node, rounds):
 
 
 @pytest.mark.parametrize("where", ["before writing", "after writing", "after mixing"])
-def test_a_node_that_crashes_goes_on_as_if_nothing_had_happened(where, tmp_path, monkeypatch):
+def test_a_node_that_crashes_continues_as_if_nothing_had_happened(where, tmp_path, monkeypatch):
     """Every second round of a node ends in a crash; it starts again beside the others, who never stopped."""
     crashing(monkeypatch, where, 1, RUN.rounds(1)[::2].tolist())
     net, crashes = Net(), 0

@@ -198,7 +198,7 @@ def test_no_seed_key_or_pair_noise_is_ever_on_the_wire_or_in_a_log(tmp_path, cap
     assert len(net.said) == 4 * RUN.T and RUN.nodes[0] == "north"
 
 
-def test_the_ledger_knows_the_pairs_and_a_run_goes_on_with_no_others(tmp_path):
+def test_the_ledger_knows_the_pairs_and_a_run_continues_with_no_others(tmp_path):
     run = paired(timeout=0.4)
     assert isinstance(whole_run(run, TABLES, tmp_path, names=run.nodes[:3])["north"], PeerTimeout)
     nodes = opened(run, tmp_path)

@@ -120,7 +120,7 @@ def test_a_run_equals_the_simulation(n, averaging, changes, tmp_path):
         assert np.ptp(found, axis=0).max() == 0.0
 
 
-def test_the_check_tells_three_exchanges_from_one(tmp_path):
+def test_the_check_distinguishes_three_exchanges_from_one(tmp_path):
     run = run_with(4, "gossip(3)", network__graph="ring")
     tables = records(run)
     ends = play(Net(), {name: open_node(run, name, tables, tmp_path / name) for name in run.nodes})
@@ -247,7 +247,7 @@ def test_an_edge_is_kept_once_it_was_mixed_in_an_earlier_exchange(tmp_path, monk
     assert words == [KEEP, KEEP, PROMISED]
 
 
-def test_lost_messages_are_asked_for_again(tmp_path):
+def test_lost_messages_are_requested_again(tmp_path):
     """Also where only one of two nodes speaks: the other says hello, and gets what it lacks."""
     run = run_with(5, rounds=3)
     tables, net, rng, lock = records(run), Tapped(), np.random.default_rng(1), threading.Lock()
@@ -400,7 +400,7 @@ def test_bounds_of_partial_averages_are_closed_under_what_liars_send(n, k, seed)
     assert np.all(shares[0] == 1.0)
 
 
-def test_a_proof_of_what_was_passed_on_tells_an_old_copy_its_future():
+def test_a_proof_of_what_was_passed_on_shows_an_old_copy_its_future():
     """The first node's releases are seen by nobody; what it passes on is."""
     step, digest = RUN.step(2, 1), "ab" * 32
     proof = own_proof(secret_of(0), RUN.digest, step, digest).hex()

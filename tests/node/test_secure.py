@@ -250,7 +250,7 @@ def reordered(table):
     return {column: values[::-1] for column, values in table.items()}
 
 
-def test_a_run_goes_on_with_the_order_and_the_people_that_it_began_with(tmp_path):
+def test_a_run_continues_with_the_order_and_the_people_that_it_began_with(tmp_path):
     """A batch is drawn by places: in another order the same noise would meet other records."""
     run = run_of(rounds=8)
     tables = records(run)
@@ -280,7 +280,7 @@ def test_records_in_another_order_are_still_the_same_to_a_budget(tmp_path):
         open_node(again, "north", dict(tables, north=reordered(tables["north"])), tmp_path / "north", dataset="other")
 
 
-def test_a_run_goes_on_with_the_noise_that_it_was_opened_with(tmp_path):
+def test_a_run_continues_with_the_noise_that_it_was_opened_with(tmp_path):
     """The digest leaves σ out, since processors may differ in its last digits."""
     run, other = run_of(rounds=8), run_of(rounds=8)
     tables = records(run)

@@ -71,7 +71,7 @@ def test_a_lie_that_comes_early_ends_the_run_with_the_name_and_the_cost(tmp_path
         folder.close()
 
 
-def test_a_site_that_fails_tells_the_others_at_once(tmp_path):
+def test_a_site_that_fails_notifies_the_others_at_once(tmp_path):
     """A full disk at one node: nobody waits for the time-out, which is an hour here, and all go on afterwards."""
     run = run_of(rounds=20, timeout=3600.0)
     nodes = {name: open_node(run, name, TABLES, tmp_path / name) for name in run.nodes}
@@ -167,7 +167,7 @@ def test_a_farewell_that_was_sealed_before_opens_for_its_peer_alone(tmp_path):
     north.store.close()
 
 
-def test_peers_are_told_of_a_contradiction_once_it_is_on_the_disk(tmp_path):
+def test_peers_learn_of_a_contradiction_once_it_is_on_the_disk(tmp_path):
     """A peer that is informed leaves for good: after a crash before the ledger has the end this node would wait."""
     liar, victim = RUN.number("east"), RUN.number("north")
     net = Liar(liar, victim, RUN.neighbors(victim)[liar][1][1])

@@ -72,7 +72,7 @@ def test_a_finished_run_gives_its_model_or_is_refused_and_releases_nothing(folde
     assert {name: rows_of(folders / name) for name in TABLES} == before
 
 
-def test_an_unfinished_run_goes_on_or_is_refused_and_repeats_no_round(folders):
+def test_an_unfinished_run_continues_or_is_refused_and_repeats_no_round(folders):
     before = {name: rows_of(folders / name) for name in TABLES}
     try:
         models(whole_run(make_run(RUNS["paused"]), TABLES, folders))

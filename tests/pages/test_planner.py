@@ -86,7 +86,7 @@ def test_any_question_is_read_or_refused_in_a_sentence(fields):
         assert str(error)
 
 
-def test_a_question_without_an_answer_is_told():
+def test_a_question_without_an_answer_is_reported():
     with pytest.raises(SpecError, match="nodes goes from 1"):
         Question(nodes=0)
 

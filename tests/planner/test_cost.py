@@ -43,7 +43,7 @@ def three_epochs(sizes, sampling, activation):
     return spec.replace(algorithm__rounds=rounds_for_epochs(spec, sizes, 3.0))
 
 
-def test_prices_of_the_audit():
+def test_costs_of_the_audit():
     """AUDIT E: σ at ε = 1, δ = 1e-5, three epochs of q = 20000, for fixed and Poisson batches."""
     sizes = np.full(20, 20_000)
     wanted = {"one": 1.009, "poisson(1)": 0.504, "fixed(64)": 0.0259, "poisson(64)": 0.0136}
@@ -65,7 +65,7 @@ def test_node_sampling_buys_nothing_against_the_transcript():
     assert np.ptp(sigmas) < 0.01 * max(sigmas)
 
 
-def test_small_nodes_set_the_price():
+def test_small_nodes_set_the_cost():
     even = plan_cost(paper_l2(100), np.array([500, 500, 500]), 5, 1.0)
     uneven = plan_cost(paper_l2(100), np.array([50, 950, 500]), 5, 1.0)
     assert uneven.sigma > even.sigma
@@ -81,7 +81,7 @@ def test_weights_by_records_quieten_small_nodes():
 
 
 @pytest.mark.parametrize("adversary", ["transcript", "secret_pairs(1)"])
-def test_the_shape_step_is_in_the_price_as_it_is_in_a_fit(adversary, make_shards):
+def test_private_scaling_is_in_the_cost_as_it_is_in_a_fit(adversary, make_shards):
     """σ of the rounds and of the pre-release are those of the run itself, and the rounds alone would be cheaper."""
     sizes, features, epsilon = np.full(4, 500), 6, 1.0
     inputs = PublicInputs(
@@ -98,7 +98,7 @@ def test_the_shape_step_is_in_the_price_as_it_is_in_a_fit(adversary, make_shards
     assert alone.moments_sigma == 0 and alone.sigma < 0.98 * found.sigma
 
 
-def test_a_hundred_thousand_nodes_are_planned_and_priced():
+def test_a_hundred_thousand_nodes_are_planned_and_accounted():
     inputs = PublicInputs((20,) * 100_000, 50, 1.0, 1e-5)
     plan = choose(inputs)
     found = plan_cost(plan.spec, np.array(inputs.sizes), inputs.m, 1.0)

@@ -230,7 +230,7 @@ def test_a_smooth_loss_may_take_steps_twice_as_long():
 
 
 @pytest.mark.parametrize("records", [500_000, 5_000])
-def test_what_was_asked_for_is_left_alone(records):
+def test_what_was_requested_is_left_alone(records):
     plain = choose(two_classes(records, free=())).spec.problem
     assert (plain.loss.name, plain.h.phi) == ("hinge", 0.0)
     clipped = choose(two_classes(records), clip=0.5).spec.problem

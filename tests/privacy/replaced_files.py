@@ -373,7 +373,7 @@ CELLS = [
 
 
 @contextlib.contextmanager
-def scored_alike(place: dict[str, Any], same: dict[str, str]) -> Any:
+def with_same_scores(place: dict[str, Any], same: dict[str, str]) -> Any:
     """Within it a site partitions records out as in the run before: the new one has the old one's secret score."""
 
     def order(X: Any, y: Any, user_ids: Any, *rest: Any) -> Any:
@@ -406,7 +406,7 @@ class Cell:
 
     def _made(self, rows: Rows, trace: Trace, same: dict[str, str]) -> dict[str, Any]:
         write(self.ground.file, rows, self.people, self.real)
-        with traced(trace, same), scored_alike(self.place, same):
+        with traced(trace, same), with_same_scores(self.place, same):
             return self.run(self.ground)
 
     def replace(self, rng: np.random.Generator) -> dict[str, float]:

@@ -84,7 +84,7 @@ class Trace:
         return self.answers[place]
 
 
-class Coins:
+class SharedRandomness:
     """The same random numbers in every run."""
 
     def __init__(self) -> None:
@@ -99,8 +99,8 @@ class Coins:
 
 @contextmanager
 def traced(trace: Trace, same_person: dict[str, str]) -> Iterator[None]:
-    """Within it all exact sums go through the trace, and all random numbers are those of `Coins`."""
-    secured, answers, released, fixed_bits = OneShotRelease.secured, Tally.answers, Noise.released, Coins()
+    """Within it all exact sums go through the trace, and all random numbers are those of `SharedRandomness`."""
+    secured, answers, released, fixed_bits = OneShotRelease.secured, Tally.answers, Noise.released, SharedRandomness()
     traced_already: list[None] = []
 
     def pre_release(self: Any, draws: Any, nodes: Any) -> Any:

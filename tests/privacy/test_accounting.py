@@ -433,7 +433,7 @@ def test_decaying_sums_are_a_linear_filter(fall):
         [full(4.5e-05, 1634), poisson(0.999999999999, 1.8e-05, 160_943)],
     ],
 )
-def test_losses_over_every_grid_are_told_and_no_number_is_nan(parts):
+def test_losses_over_every_grid_are_reported_and_no_number_is_nan(parts):
     """Such rounds promise nothing at any ε that is requested; what is said of them is still a bound."""
     assert delta(parts, 0.0) == delta(parts, 1e4) == 1.0
     above, below = epsilon(parts, 1e-9), epsilon_lower(parts, 1e-9)

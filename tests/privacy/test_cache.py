@@ -42,7 +42,7 @@ def test_other_questions_do_not_wait():
         assert list(pool.map(both, (1, 2))) == [1, 2]
 
 
-def test_what_failed_is_asked_again():
+def test_what_failed_is_requested_again():
     tries = []
 
     @cached(8)

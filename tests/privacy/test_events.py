@@ -100,7 +100,7 @@ def test_what_is_not_known_is_an_error_and_never_a_guess(change):
         read_event(EVENTS[0].to_dict() | change)
 
 
-def test_an_event_of_another_kind_has_no_price():
+def test_an_event_of_another_kind_has_no_cost():
     class Shuffled:
         count, noise_multiplier, realized, part = 1, 1.0, True, full(1.0, 1)
 
@@ -120,7 +120,7 @@ def test_uses_that_no_turns_have_are_an_error(rounds, uses):
         TreeEvent(400, 20, 1.0, 0.4, rounds, uses=uses)
 
 
-def test_one_price_for_everything():
+def test_one_cost_for_everything():
     silent, bare = FixedEvent(400, 8, 1.0, 0.4, 0), LaplaceEvent(400, 400, 1.0, 0.0, 3)
     assert compute_epsilon([], 1e-5) == compute_epsilon([silent, silent], 1e-5) == Account(0.0, 0.0, 0.0, 1e-5, 0.0)
     assert compute_epsilon([silent, bare], 1e-5) == Account(math.inf, math.inf, math.inf, 1e-5, 0.0)
@@ -172,7 +172,7 @@ def test_records_in_a_fixed_order_are_counted_in_the_rounds_in_which_a_node_spok
     assert blind.count == spoken[0]  # which rounds they were is not known: they may all have had the same batch
 
 
-def test_cyclic_batches_under_partial_activation_have_their_true_price(make_shards):
+def test_cyclic_batches_under_partial_activation_have_their_true_cost(make_shards):
     """One printed use where there were several: ε = 1 was really 2.95."""
     n, q, rounds = 20, 2000, 19_000
     spec = run(algorithm__rounds=rounds, network__activation="edges(1)", privacy__sampling="cyclic(1)")
@@ -199,7 +199,7 @@ def test_nodes_in_a_group_cost_no_more_than_their_group():
         assert event.after(0).count == 0 and event.after(1).count >= 1 and event.after(event.rounds) == event
 
 
-def test_tree_noise_is_worth_more_than_its_price_so_that_nothing_is_known_from_below():
+def test_tree_noise_is_worth_more_than_its_cost_so_that_nothing_is_known_from_below():
     """The exact law of what is released, from the covariance of its noise: the cost was printed as a lower bound."""
     batches, b, rounds, scale = 6, 10, 12, 2.0
     release = Release(Cyclic(b), 1.0, (scale,), Transcript(), Tree(batches))

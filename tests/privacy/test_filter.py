@@ -115,7 +115,7 @@ def test_moments_are_those_of_the_pair():
 
 @pytest.mark.parametrize("threshold", [-0.2, 0.1, 0.3, 0.9])
 @pytest.mark.parametrize("first", [0.1, 0.25])
-def test_who_goes_on_only_when_it_looks_promising_gains_nothing(first, threshold):
+def test_who_continues_only_when_it_seems_promising_gains_nothing(first, threshold):
     """A Gaussian run; where its loss is over a threshold, a second that spends all the budget has left; exactly."""
     budget = 1.0
     known = [FullEvent(100, 100, 1.0, 0.02 / first, 1)]

@@ -21,7 +21,7 @@ from sottovoce.errors import DataError, OwnerWarning, SpecError
 from sottovoce.evaluation import Held, Model, Tally, evaluate
 from sottovoce.evaluation.tally import seeded
 from sottovoce.matrices import row_norms
-from sottovoce.privacy.moments import Moments
+from sottovoce.privacy.one_shot import Moments
 from sottovoce.problem.scores import row_scores
 from sottovoce.problem.shards import even, in_turn, owner_of_rows, partition
 from sottovoce.run import one_shot, private_scaling

@@ -77,7 +77,7 @@ def test_calibration_by_groups_is_that_of_every_node(monkeypatch):
     assert found == Private(1.0).scales(known) and len(set(found[0])) == 2
 
 
-def test_a_hundred_thousand_equal_nodes_are_one_price():
+def test_a_hundred_thousand_equal_nodes_are_one_cost():
     n = 100_000
     sizes, spoken = np.full(n, 20), np.full(n, 100)
     sizes[::7] = 23

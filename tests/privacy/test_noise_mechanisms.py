@@ -25,7 +25,7 @@ PLAIN = FullEvent(50, 50, 1.0, 0.3, T)
 ONE = np.array([0])
 
 
-def test_shaped_noise_is_drawn_and_priced_round_by_round():
+def test_shaped_noise_is_drawn_and_accounted_round_by_round():
     law = Shaped(GAIN, SPREAD)
     for t in (1, 7, 12):
         drawn = law.draw(Streams(1), ONE, np.array([t]), 200_000, (0.3,))[0] / (0.3 * SPREAD[t - 1])
@@ -37,7 +37,7 @@ def test_shaped_noise_is_drawn_and_priced_round_by_round():
     assert same.sigma == pytest.approx(0.15)  # twice the signal is half the noise, whatever the sampling
 
 
-def test_shaped_noise_is_refused_where_it_has_no_price():
+def test_shaped_noise_is_refused_where_it_has_no_cost():
     for plain in (PoissonEvent(50, 5, 1.0, 0.3, T), FullEvent(50, 50, 1.0, 0.3, T - 1)):
         with pytest.raises(PrivacyError, match="every node takes all of its records in every round"):
             Shaped(GAIN, SPREAD).event(0, plain)
@@ -135,7 +135,7 @@ def test_runs_name_the_adversary_that_their_noise_faces(make_shards):
         prepare(spec(privacy__adversary="secret_pairs"), shards)
 
 
-def test_a_tree_run_is_priced_as_one_gaussian(make_shards):
+def test_a_tree_run_is_accounted_as_one_gaussian(make_shards):
     one = make_shards(n=1, q=60)
     changes = {"privacy__law": "tree", "privacy__sampling": "cyclic(10)", "privacy__noise": "private(1.0)"}
     made = prepare(spec(algorithm__a="constant(1)", algorithm__gamma="sqrt(1)", **changes), one)

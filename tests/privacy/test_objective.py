@@ -82,7 +82,7 @@ def test_the_tail_of_two_correlated_normals_is_that_of_one():
     assert np.mean(np.abs(u) + np.abs(w) > 1.0) > 2 * ndtr(-0.5)
 
 
-def test_calibration_meets_its_target_and_the_statement_s_price():
+def test_calibration_meets_its_target_and_the_statement_s_cost():
     extra = objective.extra_epsilon(0.25, 30.0)
     unit = ObjectiveEvent(3000, 3000, 1.0, 1.0, 1, extra=extra)
     needed = sigma(unit, 1.0, 1e-5)

@@ -434,7 +434,7 @@ def test_what_hides_nobody_is_refused(n, changes, words, make_shards):
         prepare(spec(**{"adversary": "secret_pairs(1)"}).replace(**changes), make_shards(n=n, q=20))
 
 
-def test_what_is_cut_can_be_priced_as_what_it_is(make_shards):
+def test_what_is_cut_can_be_accounted_as_what_it_is(make_shards):
     shards = make_shards(n=6, q=20)
     ring = spec("secret_pairs(2)", "pairs(3, graph=ring, cut=priced)", privacy__noise="gaussian(0.5)")
     whole = spec("secret_pairs(2)", "pairs(3)", privacy__noise="gaussian(0.5)")
@@ -491,7 +491,7 @@ def matrices(noise_terms, rows):
 
 @pytest.mark.parametrize("graph", EDGES)
 @pytest.mark.parametrize("t", [1, 3, 4])
-def test_secure_sources_have_the_priced_law_and_cancel_exactly(graph, t):
+def test_secure_sources_have_the_accounted_law_and_cancel_exactly(graph, t):
     """Factors of few bits; what is shared is gone from the sum to the last bit; no less noise than is accounted."""
     law, who = law_of(graph, attendance=SOME), np.array(SPOKE[t - 1])
     even = tuple((0.3 / C).tolist())

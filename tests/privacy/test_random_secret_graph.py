@@ -14,7 +14,7 @@ from sottovoce.privacy.calibration import sigma
 from sottovoce.privacy.coalitions import conductances
 from sottovoce.privacy.composite_events import JointEvent, SearchEvent, read_event
 from sottovoce.privacy.filter import sequential_epsilon
-from sottovoce.privacy.random_secret_graph import by_coins, linked, throw
+from sottovoce.privacy.random_secret_graph import least_noise_left, linked, throw
 from sottovoce.privacy.release import ADVERSARIES, LAWS, Attendance, MechanismContext, Release
 from sottovoce.privacy.sampling import SAMPLINGS
 from sottovoce.privacy.statement import PrivacyStatement, make_statement
@@ -61,10 +61,10 @@ def test_the_bound_is_tropps():
         linked(50_001, 90 / 99_999, 1e-9)
 
 
-def test_what_is_left_is_no_less_than_said_whoever_colludes():
+def test_what_is_left_is_no_less_than_stated_for_any_coalition():
     chance, rho2 = 57 / 59, 9.0
     d = np.linspace(1.0, 2.0, N)
-    said = by_coins(d, rho2, chance, 1e-4, K)
+    said = least_noise_left(d, rho2, chance, 1e-4, K)
     for bits in range(40):
         weights = np.zeros((N, N))
         i, j = throw(N, chance, bits).T
@@ -77,7 +77,7 @@ def test_what_is_left_is_no_less_than_said_whoever_colludes():
     assert said > 8.0  # and it is worth something: independent noise has 1
 
 
-def test_coins_are_fair_and_pairs_differ():
+def test_random_bits_are_fair_and_pairs_differ():
     pairs = np.concatenate([throw(9, 0.3, bits) for bits in range(2000)])
     counts = np.bincount(pairs[:, 0] * 9 + pairs[:, 1], minlength=81).reshape(9, 9)
     i, j = np.triu_indices(9, 1)
@@ -170,7 +170,7 @@ def test_specs_read_back_and_what_is_no_such_law():
         law_of(watching=ADVERSARIES.read("secret_pairs"))
 
 
-def test_coins_that_everybody_knows_beforehand_are_none():
+def test_random_bits_known_beforehand_are_refused():
     """Who knows the graph surrounds the node with the fewest peers: of its noise nothing but its own is left."""
     n, k, chance = 300, 149, 0.5
     pairs = throw(n, chance, 0)
@@ -180,12 +180,12 @@ def test_coins_that_everybody_knows_beforehand_are_none():
     honest = np.setdiff1d(np.arange(n), np.flatnonzero(links[victim])[:k])
     left = conductances(np.ones((1, len(honest))), 1e4 * links[np.ix_(honest, honest)][None])[0]
     assert left[honest.tolist().index(victim)] == pytest.approx(1.0)
-    assert by_coins(np.ones(n), 1e4, chance, 1e-9, k) > 100.0
+    assert least_noise_left(np.ones(n), 1e4, chance, 1e-9, k) > 100.0
     with pytest.raises(SpecError, match=r"has no seed for its random bits.* give it: 'coins=…'"):
         law_of("pairs(3, peers=57, fails=1e-4)")
 
 
-def test_very_many_nodes_have_a_price():
+def test_very_many_nodes_have_a_cost():
     n = 100_000
     watching = ADVERSARIES.read("secret_pairs(majority)")
     law = law_of("pairs(300, peers=200, coins=1)", n, watching=watching)

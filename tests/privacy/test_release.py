@@ -80,7 +80,7 @@ def test_draws_do_not_depend_on_how_many_are_made_at_once():
             assert np.array_equal(together[pair], d.records(nodes[[pair]], ts[[pair]])[0])
 
 
-def test_poisson_goes_on_when_the_first_stretch_runs_out(monkeypatch):
+def test_poisson_continues_when_the_first_stretch_runs_out(monkeypatch):
     d, _ = draws(Poisson(5), 40, 1)
     expected = [one(d, t) for t in range(1, 60)]
     monkeypatch.setattr(Poisson, "stretch", 1)

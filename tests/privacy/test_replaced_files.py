@@ -19,7 +19,7 @@ def test_replacing_one_changes_sums_by_what_is_accounted_and_nothing_else(entry,
     cell.close()
 
 
-def test_a_reader_that_looks_at_records_is_found(monkeypatch):
+def test_a_reader_that_evaluates_records_is_found(monkeypatch):
     """As 0.2.0 read svmlight: an index 0 in one record shifted the rows of all others."""
 
     def guessing(path, first_index, features):

@@ -87,7 +87,7 @@ def test_a_search_needs_less_noise_than_renyi_says_and_more_than_a_single_run(ep
         assert 1.1 < z / profiles.gaussian_multiplier(epsilon, 1e-5) < math.sqrt(runs)
 
 
-def test_an_event_of_a_search_is_priced_written_and_stated():
+def test_an_event_of_a_search_is_accounted_written_and_stated():
     gamma = search.gamma_for(1.0, 5.0)
     z = search.run_multiplier(1.0, 1e-5, 1.0, gamma)
     runs = [FullEvent(100, 100, 1.0, z * 2 / 100 * math.sqrt(k), k) for k in (1, 40)]

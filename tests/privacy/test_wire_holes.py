@@ -135,7 +135,7 @@ def test_the_coalition_is_part_of_the_promise():
     assert "no help from any node" in alone.verdict() and "with the help of node 0" in curious.verdict()
 
 
-def test_dirichlet_dealing_needs_a_seed(svm):
+def test_dirichlet_partition_needs_a_seed(svm):
     public = ("--classes=-1,1", "--features", 5, "--first-index", 1)
     run = ("train", svm, *public, "--nodes", 3, "--rounds", 5, "--partition", "dirichlet:0.5", "--unit-rows", "--json")
     code, _, err = command(*run)

@@ -120,7 +120,7 @@ def test_nothing_is_copied():
 
 
 @given(st.integers(1, 30), st.integers(0, 100), st.sampled_from([0.0, 0.25, 1.5]))
-def test_records_dealt_anew_are_shards_made_anew(n, seed, intercept):
+def test_records_partitioned_again_are_shards_made_anew(n, seed, intercept):
     X, y = data()
     first = Shards.of(X, y, np.array([0, 30]))
     first.norms  # noqa: B018 - what is known is kept
@@ -131,7 +131,7 @@ def test_records_dealt_anew_are_shards_made_anew(n, seed, intercept):
     assert all(np.array_equal(found.rows(i), expected.rows(i)) for i in range(n))
 
 
-def test_records_are_dealt_once_each_and_people_whole():
+def test_records_are_partitioned_once_each_and_people_whole():
     X, y = data()
     first = Shards.of(X, y, np.array([0, 30]))
     with pytest.raises(DataError, match="names a row twice"):

@@ -45,7 +45,7 @@ class TestSettings:
         back = {s.label: {id(r) for r in s.runs} for s in settings_of(several[::-1])}
         assert transform == back
 
-    def test_more_words_only_where_fewer_do_not_tell_apart(self, make):
+    def test_more_words_only_where_fewer_are_not_distinct(self, make):
         runs = [make(), make(privacy__sampling="poisson(4)"), make(privacy__noise="none")]
         assert [s.label for s in settings_of(runs)] == ["ε = 2, poisson(8)", "ε = 2, poisson(4)", "no noise"]
 

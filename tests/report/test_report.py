@@ -124,7 +124,7 @@ def test_regression_reports_a_coefficient_of_determination(one, tmp_path):
     assert "R² of the mean model" in text and "accuracy of the mean model" not in text
 
 
-def test_a_run_that_nobody_looked_at_has_a_report_too(one, several, tmp_path):
+def test_a_run_that_nobody_evaluated_has_a_report_too(one, several, tmp_path):
     """Real nodes keep no history: it is not private."""
     dark = [replace(result, history=History()) for result in several]
     for results in (replace(one, history=History()), dark):
@@ -157,7 +157,7 @@ def test_a_report_says_when_and_which_class_is_positive(one, several, tmp_path):
     assert "The largest of 3 scores answers: a, b, c." in report.write(three, tmp_path / "r.html").read_text("utf-8")
 
 
-def test_rows_over_the_bound_are_told_as_what_became_of_them(one, tmp_path):
+def test_rows_over_the_bound_are_reported_as_what_became_of_them(one, tmp_path):
     def details(result):
         text = visible(report.write(result, tmp_path / "r.html").read_text("utf-8"))
         return re.search(r"a row over the bound</dt><dd>([^<]*)", text)[1]

@@ -79,7 +79,7 @@ def test_a_folder_with_a_guarantee_gives_no_label_away(make_shards, tmp_path):
         assert guessed(open_, SECRET, shards, record) == shards.y[record]  # the attack is a good one
 
 
-def test_a_folder_with_a_guarantee_does_not_tell_how_long_it_took(make_shards, tmp_path):
+def test_a_folder_with_a_guarantee_does_not_show_how_long_it_took(make_shards, tmp_path):
     """A record with very many entries takes longer than one with few: a difference that no noise covers."""
     shards, slow = make_shards(), {"seconds": 4711.25}
     for spec, details in ((SECRET, False), (replace(SECRET, seed=1), True)):

@@ -11,11 +11,9 @@ from sottovoce.engine.secure import SecureDraws
 from sottovoce.errors import NetworkError, PrivacyError, SpecError
 from sottovoce.features import Additive
 from sottovoce.privacy.accounting import compute_epsilon
-from sottovoce.privacy.balance import STEPS, Balance
 from sottovoce.privacy.calibration import single
 from sottovoce.privacy.distribution import Distribution
-from sottovoce.privacy.moments import Moments
-from sottovoce.privacy.quantiles import Quantiles
+from sottovoce.privacy.one_shot import SCORE_EDGES, Balance, Moments, Quantiles
 from sottovoce.problem.shards import Shards
 from sottovoce.run.distribution import ColumnCounts
 from sottovoce.run.one_shot import OneShotRelease, Query, one_shot_release, sums_grid
@@ -26,7 +24,7 @@ from sottovoce.run.target_range import TargetCounts
 from sottovoce.secure.generator import generators
 from sottovoce.streams import Streams
 
-EDGES = 0.4 * np.array(STEPS)
+EDGES = 0.4 * np.array(SCORE_EDGES)
 SPEC = Spec(AlgorithmSpec(5), seed=1).replace(privacy__noise="private(2)", privacy__moments="moments(0.05, 0.2)")
 
 

@@ -16,7 +16,7 @@ from sottovoce.planner import PublicInputs, choose
 from sottovoce.privacy.accounting import compute_epsilon
 from sottovoce.privacy.calibration import single
 from sottovoce.privacy.composite_events import read_event
-from sottovoce.privacy.moments import MOMENTS, Moments
+from sottovoce.privacy.one_shot import MOMENTS, Moments
 from sottovoce.problem.objective import clipped_mean
 from sottovoce.run.build import one_shot_of, prepare
 from sottovoce.run.one_shot import BEFORE, SHRINK, sums_grid
@@ -144,7 +144,7 @@ def test_noise_is_as_large_as_is_accounted(law, adversary, keyed):
     assert alone == pytest.approx(hidden, rel=0.1)
 
 
-def test_rounds_get_other_noise_than_the_look():
+def test_rounds_get_other_noise_than_the_pre_release():
     streams = Streams(3)
     look_noise, first = (streams.normals(np.arange(2), np.full(2, t), 5) for t in (BEFORE, 1))
     assert not np.any(look_noise == first)
@@ -288,7 +288,7 @@ def test_two_spellings_are_one_choice():
 
 
 @pytest.mark.parametrize("seed", [2, 6])
-def test_where_secrets_are_shared_unevenly_look_and_rounds_together_cost_what_was_asked_for(seed):
+def test_where_secrets_are_shared_unevenly_release_and_rounds_together_cost_what_was_requested(seed):
     law = "pairs(20, graph=erdos_renyi(0.4), cut=priced)"
     spec = SPEC.replace(seed=seed, privacy__law=law, privacy__adversary="secret_pairs(1)", privacy__noise="private(1)")
     spec = spec.replace(privacy__moments="moments(0.1, 0.2, 0.2)", network__activation="nodes(3)", algorithm__rounds=6)
@@ -305,7 +305,7 @@ def test_sparse_records_stay_sparse():
         shape.shards(Shards.of(sp.csr_array(np.eye(4)), np.ones(4), np.array([0, 4])))
 
 
-def test_wide_sparse_records_are_looked_at_few_at_a_time():
+def test_wide_sparse_records_are_read_few_at_a_time():
     """Of 20,000 × 50,000, which are 8 GB if they are dense, no more than some megabytes are."""
     X = sp.random_array((20_000, 50_000), density=1e-4, format="csr", rng=np.random.default_rng(0))
     shards = Shards.of(X, np.ones(20_000), np.array([0, 20_000]))

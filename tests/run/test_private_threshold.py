@@ -14,10 +14,9 @@ from sottovoce.errors import NetworkError, PrivacyError, SpecError
 from sottovoce.planner import PublicInputs, choose
 from sottovoce.planner.cost import plan_cost as plan_cost
 from sottovoce.privacy.accounting import compute_epsilon
-from sottovoce.privacy.balance import BALANCES, STEPS, WIDTH, Balance
 from sottovoce.privacy.calibration import single
 from sottovoce.privacy.composite_events import read_event
-from sottovoce.privacy.quantiles import CELLS
+from sottovoce.privacy.one_shot import BALANCES, NESTED_CELLS, SCORE_CELLS, SCORE_EDGES, Balance
 from sottovoce.problem.objective import Problem
 from sottovoce.run.build import prepare
 from sottovoce.run.one_shot import OneShotRelease, sums_grid
@@ -30,7 +29,7 @@ from sottovoce.secure.generator import fresh
 from sottovoce.streams import Streams
 
 SOME = Balance(0.1, 0.1)
-EDGES = np.linspace(-0.5, 0.5, len(STEPS))
+EDGES = np.linspace(-0.5, 0.5, len(SCORE_EDGES))
 SPEC = Spec(
     AlgorithmSpec(12, a="constant(1)", gamma="constant(2)"),
     ProblemSpec("logistic", "none", "records", intercept=0.25),
@@ -136,10 +135,10 @@ def test_the_two_parts_and_the_rounds_have_noises_of_their_own():
     shards = data(n=1, q=200)
     made = prepare(SPEC, shards)
     before, (one, _), (_, two) = made.job.release.before, *(parts_of(SOME, np.full(200, at)) for at in (0.0, 1.0))
-    first = released(one, 13, before, made.original, 1, None)[0, -WIDTH:]
+    first = released(one, 13, before, made.original, 1, None)[0, -SCORE_CELLS:]
     second = released(two, 14, before, made.original, 1, None)[0]
     streams = Streams(1)
-    others = [before.noise(streams, np.array([0]), np.array([t]), WIDTH)[0] for t in range(13)]
+    others = [before.noise(streams, np.array([0]), np.array([t]), SCORE_CELLS)[0] for t in range(13)]
     assert not any(np.isclose(one, two).any() for one in (first, second) for two in others)
 
 
@@ -208,7 +207,7 @@ def test_every_engine_ends_at_the_same_threshold_and_shows_it_last(engine):
     assert result.history.last["test_accuracy"] == pytest.approx(right)
 
 
-def test_runs_side_by_side_have_each_their_own_counts_and_price():
+def test_runs_side_by_side_have_each_their_own_counts_and_cost():
     specs = [SPEC.replace(privacy__noise=noise) for noise in ("private(2)", "private(4)")]
     for run, alone in zip(run_batch(specs, data()), [solve(spec, data()) for spec in specs], strict=True):
         one = run.result()
@@ -235,7 +234,9 @@ def test_edges_are_about_the_scores_also_where_these_lie_at_the_end_of_public_ce
     for seed in range(40):
         rng = np.random.default_rng(seed)
         scores = rng.normal(middle, spread, records).clip(-1, 1)
-        counted = [np.bincount(each, minlength=k) / records for each, k in zip(cells(scores), CELLS, strict=True)]
+        counted = [
+            np.bincount(each, minlength=k) / records for each, k in zip(cells(scores), NESTED_CELLS, strict=True)
+        ]
         first = np.concatenate(counted) * balance.where.factor
         requested = OneShotRelease(ScoreCells(balance, scores), quiet, np.array([records]), 13)
         edges = requested.finish((first + noise * rng.normal(size=len(first)))[None])
@@ -245,7 +246,7 @@ def test_edges_are_about_the_scores_also_where_these_lie_at_the_end_of_public_ce
 
 def counts(shift, records=10_000, prior=0.03, noise=0.0, rng=None):
     """Of two normal laws in cells of half a deviation."""
-    inner = scipy.stats.norm.cdf(np.array(STEPS)[None] - np.array([[0.0], [shift]]))
+    inner = scipy.stats.norm.cdf(np.array(SCORE_EDGES)[None] - np.array([[0.0], [shift]]))
     shares = np.diff(np.concatenate([np.zeros((2, 1)), inner, np.ones((2, 1))], axis=1), axis=1)
     exact = records * np.array([[1 - prior], [prior]]) * shares
     return exact if rng is None else exact + noise * rng.normal(size=exact.shape)
@@ -253,7 +254,7 @@ def counts(shift, records=10_000, prior=0.03, noise=0.0, rng=None):
 
 @pytest.mark.parametrize("shift", [0.5, 1.0, 2.0, 3.0])
 def test_it_is_halfway_where_it_is_known_how_far_the_classes_are_apart(shift):
-    found = threshold(counts(shift, 1e6), np.array(STEPS), 1.0, 1e6, 0.03, 0.5)
+    found = threshold(counts(shift, 1e6), np.array(SCORE_EDGES), 1.0, 1e6, 0.03, 0.5)
     assert found == pytest.approx(shift / 2, abs=0.03)
 
 
@@ -261,20 +262,20 @@ def test_it_is_halfway_where_it_is_known_how_far_the_classes_are_apart(shift):
 def test_beside_noise_it_loses_little_of_the_best(shift):
     """300 records of a rare class, the noise of ε = 1: within two points of balanced accuracy, on average."""
     rng, cdf = np.random.default_rng(0), scipy.stats.norm.cdf
-    found = np.array([threshold(counts(shift, noise=30.0, rng=rng), np.array(STEPS), 30.0, 1e4, 0.03, 0.5)
+    found = np.array([threshold(counts(shift, noise=30.0, rng=rng), np.array(SCORE_EDGES), 30.0, 1e4, 0.03, 0.5)
                       for _ in range(200)])  # fmt: skip
     lost = cdf(shift / 2) - (cdf(shift - found) + cdf(found)) / 2
     assert 0 <= lost.mean() < 0.02 and np.quantile(lost, 0.95) < 0.08
 
 
 @given(
-    st.lists(st.floats(-1e5, 1e5), min_size=WIDTH, max_size=WIDTH),
+    st.lists(st.floats(-1e5, 1e5), min_size=SCORE_CELLS, max_size=SCORE_CELLS),
     st.floats(1e-3, 1e6),
     st.floats(0.01, 0.99),
     st.tuples(st.floats(0.01, 0.99), st.floats(0.01, 0.99)),
 )
 def test_it_is_an_edge_or_between_whatever_the_counts_and_lower_the_more_the_second_class_weighs(h, noise, prior, two):
-    table, edges = np.array(h).reshape(2, -1), np.array(STEPS)
+    table, edges = np.array(h).reshape(2, -1), np.array(SCORE_EDGES)
     light, heavy = (threshold(table, edges, noise, 1e4, prior, weight) for weight in sorted(two))
     assert edges[0] <= heavy <= light + 1e-9 and light <= edges[-1]
     turned = threshold(table[::-1, ::-1], -edges[::-1], noise, 1e4, 1 - prior, 1 - max(two))
@@ -283,7 +284,7 @@ def test_it_is_an_edge_or_between_whatever_the_counts_and_lower_the_more_the_sec
 
 
 def test_without_anything_to_see_it_is_a_guess_between_the_classes():
-    blind = threshold(counts(1.0), np.array(STEPS), 1e6, 1e4, 0.03, 0.5)
+    blind = threshold(counts(1.0), np.array(SCORE_EDGES), 1e6, 1e4, 0.03, 0.5)
     assert 0.2 < blind < 0.8  # every AUC is as likely: Δ is 0.95 or less half of the time
 
 

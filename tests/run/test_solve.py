@@ -84,7 +84,7 @@ class Stopped(Exception):
 
 
 @pytest.mark.parametrize("engine", ["reference", "nodes"])
-def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(make_shards, tmp_path, engine):
+def test_an_interrupted_run_continues_as_if_nothing_had_happened(make_shards, tmp_path, engine):
     shards, how = make_shards(), Execution(engine, 8)
 
     def stop(t, T, row):
@@ -207,7 +207,7 @@ def test_every_run_ends_with_its_statement(make_shards):
     assert 0.99 * 0.7 < s.epsilon <= 0.7
 
 
-def test_private_noise_is_what_was_asked_for_every_node(make_shards):
+def test_private_noise_is_what_was_requested_every_node(make_shards):
     shards = make_shards(sizes=[4, 8, 12, 8, 8])
     spec = SPEC.replace(privacy__noise="private(1.0)", privacy__delta=1e-4)
     prepared = prepare(spec, shards)
@@ -225,7 +225,7 @@ def test_uneven_nodes_get_their_own_noise_and_weight(make_shards):
     assert [claim["noise_condition_holds"] for claim in prepared.public["theorem1"]] == [True] * 5
 
 
-def test_uneven_activation_is_corrected_when_asked(make_shards):
+def test_uneven_activation_is_corrected_when_requested(make_shards):
     job = prepare(SPEC.replace(network__graph="star", network__correct=True), make_shards()).job
     iota = np.array([1.0, 0.25, 0.25, 0.25, 0.25])
     assert job.method.iota == pytest.approx(iota.mean()) and np.allclose(job.method.scale, iota.mean() / iota)
@@ -267,7 +267,7 @@ def test_epochs_become_rounds():
     assert rounds_for_epochs(spec.replace(privacy__sampling="full"), np.full(20, 50), 3) == 30
 
 
-def test_where_the_run_is_looked_at():
+def test_where_the_run_is_evaluated():
     for T in (1, 2, 7, 1000):
         for count in (1, 2, 5, 40):
             rounds = observation_rounds(T, count)

@@ -16,7 +16,7 @@ from sottovoce.planner.cost import plan_cost as plan_cost
 from sottovoce.privacy.accounting import compute_epsilon
 from sottovoce.privacy.calibration import single
 from sottovoce.privacy.composite_events import read_event
-from sottovoce.privacy.quantiles import CELLS, LEVELS, QUANTILES, Quantiles
+from sottovoce.privacy.one_shot import LEVELS, NESTED_CELLS, QUANTILES, Quantiles
 from sottovoce.run.build import one_shot_of, prepare
 from sottovoce.run.one_shot import sums_grid
 from sottovoce.run.plan import Request, plan_public
@@ -103,7 +103,7 @@ def test_exact_sums_are_the_means_and_only_its_own_node_moves(people):
     grid, sizes = sums_grid(400), shards.sizes[:, None]
     sums = TargetCounts(SOME).exact_sums(shards, grid)
     assert np.allclose(sums * grid / sizes, TargetCounts(SOME).means(shards), atol=1e-12)
-    each = np.add.reduceat(sums * grid / SOME.factor, np.concatenate([[0], np.cumsum(CELLS)[:-1]]), axis=1)
+    each = np.add.reduceat(sums * grid / SOME.factor, np.concatenate([[0], np.cumsum(NESTED_CELLS)[:-1]]), axis=1)
     assert np.allclose(each, sizes)  # every unit once in cells of each size
     y = base.y.copy()
     y[500] = -1.0  # of node 1
@@ -119,7 +119,7 @@ def test_cells_are_public_and_nested():
     places = cells(y)
     for coarse, fine in itertools.pairwise(places):
         assert np.array_equal(coarse, fine // 4)
-    assert [int(each.max()) + 1 for each in places] == list(CELLS) and all(each.min() == 0 for each in places)
+    assert [int(each.max()) + 1 for each in places] == list(NESTED_CELLS) and all(each.min() == 0 for each in places)
 
 
 def one_shot(spec, shards):
@@ -178,7 +178,7 @@ def test_a_run_is_kept_verified_and_has_the_range_it_says(tmp_path):
 def shares(y, deviation, rng):
     return [
         np.bincount(each, minlength=k) / len(y) + deviation * rng.normal(size=k)
-        for each, k in zip(cells(y), CELLS, strict=True)
+        for each, k in zip(cells(y), NESTED_CELLS, strict=True)
     ]
 
 
@@ -199,14 +199,14 @@ def test_the_range_is_about_that_of_the_targets_however_wide_the_bounds(wide, de
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=40), st.floats(0, 0.3), st.integers(0, 99))
 def test_it_is_a_range_whatever_the_counts(y, deviation, seed):
     low, high = ends(shares(np.array(y), deviation, np.random.default_rng(seed)), deviation)
-    assert 0 <= low < high <= 1 and high - low >= 0.5 / CELLS[-1]
+    assert 0 <= low < high <= 1 and high - low >= 0.5 / NESTED_CELLS[-1]
     if deviation > 0.07:
         assert (low, high) == (0, 1)  # nothing is sure beside so much noise
     if deviation == 0:
         assert low <= (np.median(y) + 1) / 2 <= high
 
 
-def test_the_range_is_made_of_what_was_let_out_and_of_nothing_else():
+def test_the_range_is_made_of_what_was_released_and_of_nothing_else():
     """Targets elsewhere in their smallest cells, with the same noise: the same range to the last bit."""
     shards = data()
     inside = np.floor((shards.y + 1) * 512) / 512 - 1
@@ -224,7 +224,7 @@ def test_the_range_is_made_of_what_was_let_out_and_of_nothing_else():
     width=st.floats(0.01, 0.1),
     intercept=st.sampled_from([0.0, 0.5]),
 )
-def test_models_go_forth_and_back(models, low, width, intercept):
+def test_models_go_there_and_back(models, low, width, intercept):
     narrowed, x = TargetRange(low, low + width, 1.0, intercept), np.array(models)
     assert np.allclose(narrowed.inverse_transform(narrowed.transform(x)), x, atol=1e-9)
     rows = np.random.default_rng(0).normal(size=(5, 4))
@@ -306,7 +306,7 @@ def planned(epsilon=1.0, sizes=(10_000,), **more):
     return choose(replace(inputs, **more), method="auto")
 
 
-def test_the_share_is_what_noise_asks_for_and_none_where_it_drowns():
+def test_the_share_is_what_noise_requires_and_none_where_it_drowns():
     found = [planned(epsilon).spec.privacy.quantiles.share for epsilon in (0.01, 0.1, 0.5, 1, 10)]
     assert found[0] == 0.0 and found[1] == 0.1 and found[1] > found[2] > found[3] == found[4] == 0.02
     assert "keep their public range" in planned(0.01).reasons[0]
@@ -330,7 +330,7 @@ def test_the_plan_foresees_the_noise_that_there_is(sizes, adversary):
     assert spec.privacy.quantiles.factor == math.sqrt(spec.privacy.quantiles.share / 2 / LEVELS)
 
 
-def test_a_price_counts_the_share():
+def test_a_cost_counts_the_share():
     spec = planned(1.0, (2000, 1000)).spec.replace(
         algorithm__method="dual_averaging", algorithm__rounds=20, problem__loss="huber(0.2)"
     )

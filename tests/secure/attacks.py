@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-OLD_LARGEST = float(np.sqrt(2 * 65 * np.log(2)))
+OLD_BOUND = float(np.sqrt(2 * 65 * np.log(2)))
 """No normal of `sottovoce.streams` is larger."""
 
 
@@ -49,7 +49,7 @@ def likelihood(message, candidates, sigma: float) -> int:
     return int(np.argmin([np.sum(np.square(message - candidate)) for candidate in candidates]))
 
 
-def tail(message, candidates, sigma: float, largest: float = OLD_LARGEST) -> int | None:
+def tail(message, candidates, sigma: float, largest: float = OLD_BOUND) -> int | None:
     """A candidate that a noise within its largest value excludes leaves the other; None where neither is excluded."""
     possible = [bool(np.all(np.abs(message - candidate) <= largest * sigma)) for candidate in candidates]
     return possible.index(True) if possible.count(True) == 1 else None

@@ -162,14 +162,14 @@ def test_at_the_kink_of_a_hinge_a_record_contributes_the_same_wherever_it_stands
 def test_the_tail_excludes_nobody():
     """A message that plain noise could not have made of one candidate; secure noise could, of either."""
     sigma, candidates = 1.0, np.array([[0.0], [0.5]])
-    message = candidates[1] + (attacks.OLD_LARGEST - 0.2) * sigma
+    message = candidates[1] + (attacks.OLD_BOUND - 0.2) * sigma
     assert attacks.tail(message, candidates, sigma) == 1
     largest = 0.0
     for words in (1, 2, 4, 8):  # ever more zeros in front: ever larger
         scripted = Scripted(lambda level, block, which, words=words: 0 if level < words or which else 2**63)
         layer = Layer(scripted, np.array([0]), np.array([0]), np.array([0]), np.array([1.0]))
         found = Noise(1, np.array([2.0**-20]), [layer]).added_to(np.array([[0]]), 2.0**-41)[0, 0] * 2.0**-20
-        assert found > max(largest, attacks.OLD_LARGEST)
+        assert found > max(largest, attacks.OLD_BOUND)
         largest = found
     assert attacks.tail(message, candidates, sigma, largest) is None
 

@@ -28,7 +28,7 @@ def test_one_persons_rows_decide_nobody_elses_node():
     assert {*nodes[0].values()} == {0, 1}
 
 
-def test_people_are_dealt_out_in_simulations_only():
+def test_people_are_partitioned_in_simulations_only():
     """By the rank of their ids, another id in one person's place moves all between the two to another node."""
     rng = np.random.default_rng(0)
     X, y, ids = rng.uniform(-0.5, 0.5, (400, 2)), np.arange(400) % 2, np.arange(400) // 2

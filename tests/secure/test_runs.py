@@ -153,7 +153,7 @@ def test_a_batch_against_summation_moves_no_run_by_more_than_2L(tiny):
 def test_the_tail_of_a_run_s_noise_has_no_end(both):
     """Where a stream begins with ever more zeros, the noise is ever larger: no message excludes a record."""
     job = prepare(SPEC, both[0]).job
-    here, largest = np.array([0]), attacks.OLD_LARGEST
+    here, largest = np.array([0]), attacks.OLD_BOUND
     for words in (1, 2, 4, 8):
         zeros = Scripted(lambda level, block, which, words=words: 0 if level < words or which else 2**63)
         job.draws.keys[Purpose.NOISE] = zeros

@@ -45,7 +45,7 @@ CASES = [
 @SEVERAL
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("odd", [1, 4])
-def test_a_chorus_ends_where_the_reference_does(case, odd, machine, went):
+def test_the_kernel_of_all_nodes_ends_where_the_reference_does(case, odd, machine, went):
     """With as many coordinates as threads have room for, and with fewer."""
     job = job_of(
         EVERYBODY | {"steps": ("constant(1)", "sqrt(0.5)")} | case, cloud(4 * machine.threads - odd), rounds=60
@@ -62,7 +62,7 @@ def test_a_chorus_ends_where_the_reference_does(case, odd, machine, went):
 
 @SEVERAL
 @pytest.mark.parametrize("h", ["l2(0.05)", "l1(0.05)"])
-def test_how_many_sing_together_changes_no_bit(h, machine, went, monkeypatch):
+def test_how_many_runs_share_a_block_changes_no_bit(h, machine, went, monkeypatch):
     """Two seeds, two step sizes, and seven noises that share a seed's normals, one of them silent."""
     shards = cloud(11)()
     ours = [
@@ -86,7 +86,7 @@ def test_how_many_sing_together_changes_no_bit(h, machine, went, monkeypatch):
 
 
 @SEVERAL
-def test_nodes_that_do_not_stand_alike_sing_alone(machine, went):
+def test_nodes_that_differ_are_not_run_together(machine, went):
     """From where they stand it is another kernel's, and from then on: their sums stay apart."""
     job = job_of(EVERYBODY, cloud(9), rounds=40)
     start = job.start()
@@ -99,7 +99,7 @@ def test_nodes_that_do_not_stand_alike_sing_alone(machine, went):
 
 
 @SEVERAL
-def test_nodes_of_a_chorus_have_slept_as_long(machine, went):
+def test_nodes_of_the_kernel_have_slept_as_long(machine, went):
     job = job_of(EVERYBODY, cloud(9), rounds=40)
     start = job.start()._replace(since=np.where(np.arange(job.problem.shards.n) == 1, 3, 1))
     (state,) = engine_on(machine).run([job], [start], 3, 40)
@@ -108,7 +108,7 @@ def test_nodes_of_a_chorus_have_slept_as_long(machine, went):
 
 
 @pytest.mark.parametrize("case", [{"graph": "ring"}, {"sampling": "fixed(3)"}, {"method": "combine_first"}], ids=str)
-def test_what_no_chorus_knows_goes_block_by_block(case, machine, went):
+def test_what_the_kernel_of_all_nodes_lacks_goes_block_by_block(case, machine, went):
     job = job_of(EVERYBODY | case, cloud(9), rounds=30)
     (found,) = engine_on(machine).run([job], [job.start()], 1, 30)
     assert went == []

@@ -293,7 +293,7 @@ def test_what_cannot_be_written_is_refused(machine, make_shards):
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 @pytest.mark.parametrize("sparse", [None, 0, 1])
-def test_the_source_compiles_for_what_is_asked_of_it(sparse):
+def test_the_source_compiles_for_what_it_is_built_for(sparse):
     """The library of the tests is made without options; a device's module is not."""
     special = {"LINEAR": 1, "BOXED": 0, "FROZEN": 0, "DESCENT": 0, "AFTER": 0, "LOSS": 0, "ON_CHIP": 1, "PER": 2}
     options = SHORT if sparse is None else special | {"SPARSE": sparse, "MAX_THREADS": 64}
@@ -337,7 +337,9 @@ def off_origin(outputs, kind):
         ("none", 1, np.asarray, "fixed(6)"),
     ],
 )
-def test_runs_that_map_and_deal_the_same_records_their_own_ways(moments, outputs, kind, sampling, machine, monkeypatch):
+def test_runs_that_map_and_partition_the_same_records_their_own_ways(
+    moments, outputs, kind, sampling, machine, monkeypatch
+):
     """Products over the records as they came, against runs on mapped copies, one by one; and the maps do something."""
     monkeypatch.setitem(ENGINES, "gpu", make_engine(machine))
     X, y = off_origin(outputs, kind)

@@ -27,9 +27,8 @@ from sottovoce.errors import SpecError
 from sottovoce.evaluation import Held, Model, Tally, evaluate, seeded
 from sottovoce.evaluation.tally import Keys, Part
 from sottovoce.features import Additive
-from sottovoce.privacy.balance import STEPS, Balance
 from sottovoce.privacy.events import AccountedEvent
-from sottovoce.privacy.moments import Moments
+from sottovoce.privacy.one_shot import SCORE_EDGES, Balance, Moments
 from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.release import Gaussian, Release
 from sottovoce.privacy.statistics import Products
@@ -174,7 +173,7 @@ class _Copies:
         kinds = np.zeros((R, self.records), dtype=np.int64)
         kinds[:, 0] = worlds
         sizes = np.repeat([self.records, 1], [R, R * others])
-        return _alike(X, y, np.append(kinds.ravel(), np.zeros(R * others, dtype=np.int64)), sizes)
+        return _shards_of_kinds(X, y, np.append(kinds.ravel(), np.zeros(R * others, dtype=np.int64)), sizes)
 
     def seen(self, query: Query[object], shards: Shards, spec: Spec, key: int, when: int = BEFORE) -> Array:
         """(R, width) what all releases of a query together reveal the node's, but for a constant."""
@@ -324,7 +323,7 @@ def audit_target_range(spec: Spec, sizes: IntArray, *, stated: AccountedEvent | 
     copies = _Copies.of(spec, sizes, 1)
     X, y, query = np.zeros((2, 1)), np.array([-1.0, 1.0]), TargetCounts(quantiles)
     # one target at either end: in other cells of all sizes
-    one, other = query.means(_alike(X, y, np.arange(2), [1, 1])) / copies.records
+    one, other = query.means(_shards_of_kinds(X, y, np.arange(2), [1, 1])) / copies.records
     line = (other - one) / copies.sigma**2
 
     def played(worlds: IntArray, key: int) -> Array:
@@ -362,12 +361,12 @@ def audit_private_threshold(spec: Spec, sizes: IntArray, *, stated: AccountedEve
         raise SpecError("this run counts no scores, and there is nothing to audit after it")
     copies = _Copies.of(spec, sizes, 1)
     X, ends = np.zeros((2, 1)), np.array([-1.0, 1.0])  # scores in other cells of all sizes, of either class
-    edges = np.linspace(-0.5, 0.5, len(STEPS))  # whatever the first part said
+    edges = np.linspace(-0.5, 0.5, len(SCORE_EDGES))  # whatever the first part said
 
     def parts(shards: Shards) -> tuple[Query[object], Query[object]]:
         return ScoreCells(balance, shards.y), ClassCells(balance, shards.y, edges)
 
-    alone, last = _alike(X, ends, np.arange(2), [1, 1]), spec.algorithm.rounds
+    alone, last = _shards_of_kinds(X, ends, np.arange(2), [1, 1]), spec.algorithm.rounds
     one, other = np.concatenate([part.means(alone) for part in parts(alone)], axis=1) / copies.records
     line = (other - one) / copies.sigma**2
 
@@ -383,7 +382,7 @@ def audit_private_threshold(spec: Spec, sizes: IntArray, *, stated: AccountedEve
 # -- sufficient statistics --
 
 
-class _Heard:
+class _RecordedMethod:
     """A method whose releases are put down; in all else the method itself."""
 
     def __init__(self, method: Method) -> None:
@@ -439,8 +438,10 @@ def audit_statistics(
         R = len(worlds)
         kinds = np.zeros((R, q), dtype=np.int64)  # the others are all like the first record
         kinds[:, 0] = worlds
-        job = prepare(spec.replace(seed=None if spec.seed is None else key), _alike(X, y, kinds.ravel(), [q] * R)).job
-        heard = _Heard(job.method)
+        job = prepare(
+            spec.replace(seed=None if spec.seed is None else key), _shards_of_kinds(X, y, kinds.ravel(), [q] * R)
+        ).job
+        heard = _RecordedMethod(job.method)
         ENGINES["reference"].run([replace(job, method=cast(Method, heard))], [job.start()], 1, 1)
         shards, at = job.problem.shards, (products.weight, products.row_norm, products.columns)
         one, other = (packed_moments(shards, int(np.argmax(worlds == k)), *at) / q for k in (0, 1))
@@ -456,7 +457,7 @@ def audit_statistics(
     )
 
 
-def _alike(X: Array, y: Array, kinds: IntArray, sizes: Sequence[int] | IntArray) -> Shards:
+def _shards_of_kinds(X: Array, y: Array, kinds: IntArray, sizes: Sequence[int] | IntArray) -> Shards:
     """Records of these kinds, so many at every node."""
     return Shards.of(X[kinds], y[kinds], np.concatenate([[0], np.cumsum(sizes)]))
 
@@ -472,7 +473,7 @@ APART: dict[str, tuple[Model, tuple[float, float], tuple[float, float]]] = {
 """For every question a model and two records, (score, target), whose answers are as far apart as any two are."""
 
 
-class _Overheard(Tally):
+class _RecordedTally(Tally):
     """A tally on which someone listens: all that it ever released, and what it would have been without noise."""
 
     def listen(self) -> list[tuple[Part, IntArray, Array]]:
@@ -520,7 +521,7 @@ def audit_tally(
     def played(worlds: IntArray, key: int) -> Array:
         R = len(worlds)
         made = Tally.of(np.full(R, records), epsilon, delta)
-        tally = _Overheard(made.release, made.sizes)
+        tally = _RecordedTally(made.release, made.sizes)
         kinds = np.zeros((R, records), dtype=np.int64)  # the others are all like the first record
         kinds[:, 0] = worlds
         values = np.array([first, second])[kinds.ravel()]

@@ -241,7 +241,7 @@ class AuditRunner:
         """Run the job and put down what it released."""
         engine = engine_named(self.engine)
         state, R = job.start(), len(worlds)
-        seen = _Seen(self, R, job.problem.m)
+        seen = _Observed(self, R, job.problem.m)
         if not self.hidden:
             job = replace(job, method=cast(Method, _Watched(job.method, seen)))
         for k, t in enumerate(self.rounds.tolist()):
@@ -260,7 +260,7 @@ def _copied(law: NoiseMechanism, kept: Sequence[int], R: int, coalition: Sequenc
     return law.copies(kept, R, coalition)
 
 
-class _Seen:
+class _Observed:
     """What is put down while copies run."""
 
     def __init__(self, stage: AuditRunner, R: int, m: int) -> None:
@@ -331,7 +331,7 @@ class _Seen:
 class _Watched:
     """A method whose steps are put down; in all else the method itself."""
 
-    def __init__(self, method: Method, seen: _Seen) -> None:
+    def __init__(self, method: Method, seen: _Observed) -> None:
         self._method, self._seen = method, seen
 
     def __getattr__(self, name: str) -> Any:

@@ -99,14 +99,14 @@ def audit(
         )
         aim = Target("the plan", chosen.spec, np.full(nodes, records), features)
     else:
-        aim = _aim(target)
+        aim = _read_target(target)
     simulate = simulate or aim.simulated or not attacked.secure
     if seed is not None and not simulate:
         raise SpecError("a seed is for --simulate: a secure release cannot be repeated")
     drawn_from = aim.spec.seed if aim.spec.seed is not None else 0
     spec = aim.spec.replace(seed=drawn_from if simulate else None)
     found = _run(aim, json, spec=spec, runs=runs, confidence=confidence, attack=attack, engine=engine, seed=seed)
-    one_shot = _once(aim, spec, runs=runs, confidence=confidence, seed=seed)
+    one_shot = _audit_one_shot(aim, spec, runs=runs, confidence=confidence, seed=seed)
     _report(aim, found, one_shot, plot, json)
     if found.broken or any(one.broken for one in one_shot.values()):
         raise typer.Exit(BROKEN)
@@ -135,7 +135,7 @@ def _report(aim: Target, found: Audit, one_shot: dict[str, Audit], plot: Path | 
         screen.out.print(f"kept in {aim.folder / AUDITED}; `sottovoce report` draws it", soft_wrap=True)
 
 
-def _once(aim: Target, spec: Spec, **how: Any) -> dict[str, Audit]:
+def _audit_one_shot(aim: Target, spec: Spec, **how: Any) -> dict[str, Audit]:
     """Return the releases before the first round (of rows or targets) and after the last (of scores), one by one."""
     found: dict[str, Audit] = {}
     if spec.privacy.moments:
@@ -149,7 +149,7 @@ def _once(aim: Target, spec: Spec, **how: Any) -> dict[str, Audit]:
     return found
 
 
-def _aim(path: Path) -> Target:
+def _read_target(path: Path) -> Target:
     if path.is_dir():
         result = Result.load(path)
         result.verify()

@@ -18,7 +18,7 @@ Ledger = Annotated[
 
 
 @contextmanager
-def paying(
+def charge_budget(
     path: Path | None, what: str, spec: Spec, shards: Shards, records: Shards | None = None
 ) -> Iterator[Callable[[PrivacyStatement], None] | None]:
     """Return a check that charges the budget for a run before the run starts, or refuses it; None without a budget.

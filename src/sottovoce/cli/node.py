@@ -116,12 +116,12 @@ def _start_all(run: Run) -> None:
         raise SpecError("there is no mpirun to start nodes with; install sottovoce[mpi], or an MPI library")
     again = [word for word in sys.argv[1:] if word != "--all"]
     line = [program, "-n", str(run.n), sys.executable, "-c", "from sottovoce.cli.main import main; main()", *again]
-    done = subprocess.run(line, env={**AS_MANY_AS_ASKED, **os.environ}, check=False).returncode
+    done = subprocess.run(line, env={**ONE_THREAD, **os.environ}, check=False).returncode
     if done:
         raise NetworkError(f"mpirun ended with exit code {done}; the lines above say why")
 
 
-AS_MANY_AS_ASKED = {
+ONE_THREAD = {
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "OMPI_ALLOW_RUN_AS_ROOT": "1",

@@ -282,7 +282,7 @@ def partition_records(
     weighing: Weighing | None = None,
     bounded: bool = True,
 ) -> Partitioned:
-    """Deal records out to their owners or, where they have none, to so many nodes. Simulation only.
+    """Partition records by their owners or, where they have none, over so many nodes. Simulation only.
 
     `bounded` says that new rows over the bound are to be scaled down to it, since none was trained on.
     """

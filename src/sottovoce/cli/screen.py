@@ -54,7 +54,7 @@ def reading(path: Path, quiet: bool) -> Iterator[ReadProgress | None]:
     if quiet:
         yield None
     elif not err.is_terminal:
-        yield _now_and_then(lambda records: f"reading {plain(str(path))}: {records:,} records so far")
+        yield _at_intervals(lambda records: f"reading {plain(str(path))}: {records:,} records so far")
     else:
         columns = (SpinnerColumn(), TextColumn("reading {task.description}: {task.completed:,} records"))
         with Progress(*columns, console=err, transient=True) as progress:
@@ -80,7 +80,7 @@ def owner_notes() -> Iterator[Note]:
         err.print(f"· {plain(what)}: {records:,} record{'s' if records > 1 else ''}", soft_wrap=True)
 
 
-def _now_and_then(words: Callable[..., str]) -> Callable[..., None]:
+def _at_intervals(words: Callable[..., str]) -> Callable[..., None]:
     last = [time.monotonic()]
 
     def advance(*numbers: Any) -> None:
@@ -98,7 +98,7 @@ def bar(title: str, quiet: bool) -> Iterator[OnProgress | None]:
         if quiet:
             yield None
         elif not err.is_terminal:
-            yield _now_and_then(lambda t, T, row: f"{title}: round {t:,} of {T:,}")
+            yield _at_intervals(lambda t, T, row: f"{title}: round {t:,} of {T:,}")
         else:
             with _bar(title) as update:
                 yield update

@@ -11,7 +11,7 @@ import numpy as np
 
 from sottovoce._types import IntArray
 from sottovoce.cli import screen
-from sottovoce.cli.budget import mention_budget, overview_of, paying
+from sottovoce.cli.budget import charge_budget, mention_budget, overview_of
 from sottovoce.cli.evaluate import show
 from sottovoce.cli.flags import DataFlags, by_class, grouped, option
 from sottovoce.cli.holdout import Holdout
@@ -33,7 +33,7 @@ from sottovoce.planner.shared_settings import (
 )
 from sottovoce.planner.trust import read_trust
 from sottovoce.privacy.calibration import NOISES, Noise, Private
-from sottovoce.privacy.quantiles import Quantiles
+from sottovoce.privacy.one_shot import Quantiles
 from sottovoce.problem.losses import LOSSES, Loss
 from sottovoce.problem.objective import ByRecords
 from sottovoce.problem.optimum import optimum
@@ -304,7 +304,7 @@ def train(
     everything, found = came if held is None else held.everything, None
     with (
         screen.bar("gossip", quiet=run.json) as progress,
-        paying(run.budget, "train", spec, partitioned.shards, everything) as budget_check,
+        charge_budget(run.budget, "train", spec, partitioned.shards, everything) as budget_check,
     ):
         result = solve(
             spec,

@@ -32,7 +32,7 @@ from sottovoce.errors import SottovoceError, SpecError
 from sottovoce.node.dropped_edges import SkipOrders
 from sottovoce.node.runfile import Run
 
-LOOK = 1.0  # seconds between two checks of the sites' progress
+CHECK_SECONDS = 1.0  # seconds between two checks of the sites' progress
 GIVE_UP = 5.0
 """Seconds between the first failure of a site and the end of the job, in which the others say what they met."""
 log = logging.getLogger(__name__)
@@ -172,10 +172,10 @@ class GossipController(Controller):  # type: ignore[misc]
         orders = SkipOrders(run, kept, lambda i, order: channel.ask(run.nodes[i], ORDER, order))
         orders.repeat()
         unanswered = Unanswered(run.timeout, time.monotonic)
-        while not done.wait(LOOK):
+        while not done.wait(CHECK_SECONDS):
             orders.repeat()
             for name in run.nodes:
-                found = progress_of(channel.ask(name, PROGRESS, b"", LOOK), run)
+                found = progress_of(channel.ask(name, PROGRESS, b"", CHECK_SECONDS), run)
                 if found is None:
                     if unanswered.too_long(name) and not self._finished(name):
                         log.error("%s has not answered for %g s; the job ends", name, run.timeout)

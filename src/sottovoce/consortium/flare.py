@@ -29,7 +29,7 @@ from typing import Any
 from sottovoce.errors import NetworkError, SottovoceError, SpecError
 from sottovoce.node.dropped_edges import Skips
 from sottovoce.node.links import Links, round_in
-from sottovoce.node.transport import LOOK, NodeTransport
+from sottovoce.node.transport import CHECK_SECONDS, NodeTransport
 
 VERSION = "2.9.0"  # routing changed since 2.8.3, and our messages use it directly
 SIMULATED = "SOTTOVOCE_KITS"
@@ -164,7 +164,7 @@ class FlareTransport(NodeTransport):
         self.channel, self._stopped = channel, stopped
         self._pool = ThreadPoolExecutor(max(1, OUTSTANDING * len(links.peers)), thread_name_prefix="transport")
         self._under_way: dict[int, tuple[bytes, int]] = {}  # by peer: the request sent to it, and how often
-        self._asked: dict[int, bytes] = {}
+        self._requested: dict[int, bytes] = {}
         self._heard: dict[int, int] = {}  # the step of the last request of every peer
         self._held: dict[int, object] = {}  # the request of every peer that may wait
         self.sent, self.received = (dict.fromkeys(links.peers, 0) for _ in range(2))
@@ -176,8 +176,8 @@ class FlareTransport(NodeTransport):
     def send(self, peer: int, payload: bytes) -> None:
         """Send a message as a request; the node with the larger number first waits for the peer's request."""
         with self._changed:
-            first, t = self._asked.get(peer) != payload, round_in(payload)
-            self._asked[peer] = payload
+            first, t = self._requested.get(peer) != payload, round_in(payload)
+            self._requested[peer] = payload
             self._change()  # a request may wait for this very message
             count = 0 if first else self._outstanding(peer, payload)
             if count >= OUTSTANDING or (first and self.links.heard(t, peer) is not None):
@@ -194,7 +194,7 @@ class FlareTransport(NodeTransport):
 
     def _ask(self, peer: int, payload: bytes, patient: bool) -> None:
         try:
-            if patient and self._was_asked(peer, round_in(payload)):
+            if patient and self._was_requested(peer, round_in(payload)):
                 return
             began, sealed = time.monotonic(), self.links.sealed(peer, payload)
             answer = self.channel.ask(self.links.run.nodes[peer], MESSAGE, sealed)
@@ -213,7 +213,7 @@ class FlareTransport(NodeTransport):
                     self._under_way[peer] = payload, count - 1
                 self._change()
 
-    def _was_asked(self, peer: int, t: int) -> bool:
+    def _was_requested(self, peer: int, t: int) -> bool:
         """Whether the peer's own request for a round is here, or comes within the grace."""
         with self._changed:
             return self._changed.wait_for(lambda: self._heard.get(peer, -1) >= t, timeout=GRACE)
@@ -230,7 +230,7 @@ class FlareTransport(NodeTransport):
         owed = self.links.owes(peer, t)
         while owed and not answer and time.monotonic() < until and not self._stopped() and self._held[peer] is mine:
             with self._changed:
-                self._changed.wait_for(lambda past=seen: self._changes != past, timeout=LOOK)  # type: ignore[misc]
+                self._changed.wait_for(lambda past=seen: self._changes != past, timeout=CHECK_SECONDS)  # type: ignore[misc]
                 seen = self._changes
             answer = self.links.reply(peer, t)
         self._count(peer, sent=len(answer), received=len(data))

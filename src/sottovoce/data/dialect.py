@@ -249,9 +249,9 @@ def text_blocks(
         except pa.ArrowInvalid as error:
             if "UTF8" not in str(error):
                 raise
-            raise DataError(_strange_letters(path, dialect)) from None
+            raise DataError(_encoding_error(path, dialect)) from None
         if any(pa.types.is_binary(kind) for kind in table.schema.types):  # what Arrow makes of letters that are none
-            raise DataError(_strange_letters(path, dialect))
+            raise DataError(_encoding_error(path, dialect))
         if not known:
             types, known = {f.name: _kept(f.type) for f in table.schema} | types, True
         yield table
@@ -274,7 +274,7 @@ def _lines(path: Path, dialect: Dialect, size: int | None) -> Iterator[bytes]:
             try:
                 rest += block if decoder is None else decoder.decode(block, ended).encode()
             except UnicodeDecodeError:
-                raise DataError(_strange_letters(path, dialect)) from None
+                raise DataError(_encoding_error(path, dialect)) from None
             rest = rest.removeprefix(codecs.BOM_UTF8) if first else rest
             cut = len(rest) if ended else _last_end(rest, dialect)
             if first and not ended and _first_end(rest, dialect) in (0, cut):
@@ -329,5 +329,5 @@ def _first_end(text: bytes, dialect: Dialect) -> int:
     return at + 1
 
 
-def _strange_letters(path: Path, dialect: Dialect) -> str:
+def _encoding_error(path: Path, dialect: Dialect) -> str:
     return f"{path}: some of its letters are not {dialect.encoding}; name its encoding, as in --encoding {WESTERN}"

@@ -75,7 +75,7 @@ def run(job: Job, state: State, start: int, stop: int) -> State:
     return run_many([job], [state], start, stop)[0]
 
 
-def run_together(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
+def run_stacked(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
     """Run rounds start … stop of several jobs: stacked where their draws are made from counters, else one by one."""
     if all(map(has_noise_terms_counted, jobs)):
         return run_many(jobs, states, start, stop)
@@ -413,12 +413,12 @@ def _method(job: Job) -> Known:
 def check_stackable(jobs: Sequence[Job]) -> None:
     """Refuse to stack runs that differ in more than numbers."""
     for job in jobs[1:]:
-        _check_alike(jobs[0], job)
+        _check_same_but_numbers(jobs[0], job)
     if len(jobs) > 1 and not has_noise_terms_counted(jobs[0]):
         raise SpecError("runs can only be stacked where their noise comes from counters; run them one by one")
 
 
-def _check_alike(one: Job, other: Job) -> None:
+def _check_same_but_numbers(one: Job, other: Job) -> None:
     mine, theirs = one.problem.shards, other.problem.shards
     method, its = _method(one), _method(other)
     draws, its_draws = one.draws, other.draws

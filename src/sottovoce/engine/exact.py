@@ -28,7 +28,7 @@ NEAR_BYTES = 1 << 17
 """Bytes of dense rows that are read twice."""
 LEAST_ROWS = 8
 """Dense rows of a block, at least."""
-WORTH_A_THREAD = 1 << 21
+NUMBERS_PER_THREAD = 1 << 21
 """Numbers of records in a round from which on another thread is worth it: a millisecond; to start one takes a tenth."""
 
 _records: "WeakKeyDictionary[GridRows, tuple[Shards, _native.Records]]" = WeakKeyDictionary()
@@ -91,7 +91,7 @@ def clipped_sums(
         picks = (lists[0] if len(lists) == 1 else np.concatenate(lists)).astype(np.int64, copy=False)
     pairs = Pairs(shards.offsets[nodes], sizes, starts)
     stored = data.X.size / max(1, len(shards.y)) if isinstance(data.X, np.ndarray) else data.X.nnz / len(shards.y)
-    threads = int(min(available(), sizes.sum() * stored * joint.outputs // WORTH_A_THREAD + 1))
+    threads = int(min(available(), sizes.sum() * stored * joint.outputs // NUMBERS_PER_THREAD + 1))
     parts = -(-threads // max(1, len(nodes)))  # of one node's units, where there are fewer nodes
     which = np.repeat(np.arange(len(nodes)), parts)
     pieces, x = pairs.cut(parts), read_only(models if parts == 1 else models[which], np.float64)

@@ -342,7 +342,7 @@ def _nodes(job: Job, state: State, start: int, stop: int) -> State:
 def _compiled(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
     from sottovoce.engine import compiled  # an installation may be without the extension
 
-    return compiled.run_together(jobs, states, start, stop)
+    return compiled.run_stacked(jobs, states, start, stop)
 
 
 ENGINES: dict[str, Engine] = {

@@ -25,10 +25,10 @@ from sottovoce._types import Array, IntArray, Matrix
 from sottovoce.data.tables import unit_rows
 from sottovoce.errors import DataError, PrivacyLeakWarning, SpecError
 from sottovoce.estimators import settings
-from sottovoce.estimators.composition import digest, paying, recomputed, remember
+from sottovoce.estimators.composition import charge_budget, digest, recomputed, remember
 from sottovoce.estimators.evaluation import Evaluates
 from sottovoce.estimators.explain import Explains
-from sottovoce.estimators.settings import PlanOptions, callers, whole
+from sottovoce.estimators.settings import PlanOptions, caller_stacklevel, whole
 from sottovoce.estimators.unusable import finite_cells, number_cells, own_values, text_of, warn_owner, without_rows
 from sottovoce.evaluation import Evaluation
 from sottovoce.features import DENSE_CELLS, LINEAR, Additive, Features, densified
@@ -83,7 +83,7 @@ def column(labels: Any, records: int, name: str) -> NDArray[Any]:
     return values.astype(np.str_) if values.dtype == object else values
 
 
-def of_somebody(user_ids: Any, private: bool, *columns: Any) -> list[Any]:
+def without_missing_ids(user_ids: Any, private: bool, *columns: Any) -> list[Any]:
     """Return person ids and these columns; a `private` run leaves out records without an id.
 
     Refusing such a record would reveal it, and counting it as one more person would change the public number of people.
@@ -129,7 +129,7 @@ OBSERVATIONS = 40
 """The number of evaluations in a tracked run."""
 
 
-class Posed(NamedTuple):
+class TrainingProblem(NamedTuple):
     """The problem that an estimator poses: its records as the loss takes them, and what is public of it."""
 
     targets: Array
@@ -167,7 +167,7 @@ class FitInputs(NamedTuple):
     """The records as they came."""
 
 
-class Last(NamedTuple):
+class WarmStart(NamedTuple):
     """What a warm start goes on from: the mean model, as it was published, and what was paid for it."""
 
     problem: tuple[Any, ...]
@@ -175,16 +175,16 @@ class Last(NamedTuple):
     statements: tuple[PrivacyStatement, ...]
 
 
-def numbers_of_units(offsets: IntArray, order: IntArray | None, people: Any) -> tuple[int, ...]:
+def units_per_node(offsets: IntArray, order: IntArray | None, people: Any) -> tuple[int, ...]:
     """How many records, or people, each node has."""
     if people is not None:
         offsets, _, _ = group_rows(people if order is None else people[order], offsets, None)
     return tuple(np.diff(offsets).tolist())
 
 
-def leak(message: str) -> None:
+def warn_of_leak(message: str) -> None:
     """Warn the caller of `fit` about something that was not given as public."""
-    warnings.warn(message, PrivacyLeakWarning, stacklevel=callers())
+    warnings.warn(message, PrivacyLeakWarning, stacklevel=caller_stacklevel())
 
 
 class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
@@ -209,7 +209,7 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
     warm_start: bool
     budget: Any
     plan: PlanOptions | None
-    _last: Last
+    _last: WarmStart
     _column: ClassVar[float] = settings.INTERCEPT
     """B."""
 
@@ -239,23 +239,23 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
                     "anew with warm_start=False"
                 )
             statements = self._last.statements
-            again = settings.further(spec.seed, len(statements))
+            again = settings.warm_start_seed(spec.seed, len(statements))
             spec = spec.replace(algorithm__distance=Euclidean(self._last.model), seed=again)
         options, secure = self._options, self.secure is not False
         execution = Execution(options.engine, OBSERVATIONS if options.track else None)
-        with paying(self.budget, "fit", run.X, run.owner, (spec, run.shards)) as budget_check:
+        with charge_budget(self.budget, "fit", run.X, run.owner, (spec, run.shards)) as budget_check:
             result = solve(
                 spec, run.shards, execution=execution, secure=secure, budget_check=budget_check, nodes=run.nodes
             )
         result = replace(result, statement=self._qualified(result.statement))
         self.plan_, self.spec_, self.nodes_ = run.choice, spec, np.array(run.nodes)
         self.loss_, self.privacy_, self.history_ = str(spec.problem.loss), result.statement, result.history
-        self._last = Last(run.problem, tuple(result.model.tolist()), (*statements, result.statement))
+        self._last = WarmStart(run.problem, tuple(result.model.tolist()), (*statements, result.statement))
         self.spent_ = remember(run.records, result.statement, run.owner, against=recomputed(result))
         self._result, self._evaluations = result, list[Evaluation]()
         self._distributions = result.public.get("distribution")
         self.features_ = "additive" if getattr(self._features, "degree", 1) > 1 else "linear"
-        self._keep(result)
+        self._set_coefficients(result)
         return self
 
     @property
@@ -338,18 +338,18 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
         y = one_column(y, private)
         if len(y) != X.shape[0]:
             raise DataError(f"there are {X.shape[0]} records but {len(y)} targets; give one target a record")
-        user_ids, X, y, nodes, sample_weight = of_somebody(user_ids, private, X, y, nodes, sample_weight)
+        user_ids, X, y, nodes, sample_weight = without_missing_ids(user_ids, private, X, y, nodes, sample_weight)
         people = None if user_ids is None else column(user_ids, len(y), "user_ids")
         offsets, order, names = owners(len(y), nodes, self.n_nodes, people, seeded=key is not None)
         known, came, usable = digest(X, y), X, np.ones(len(y), dtype=bool)
         if private:
             X, y, usable = self._with_unusable_as_zero(X, y)
-        posed = self._pose(y, sample_weight, private)
+        posed = self._training_problem(y, sample_weight, private)
         weights = posed.weights
         if not usable.all() and is_classifier(self):
             weights = usable.astype(np.float64) if weights is None else weights * usable
         X, columns = densified(X, DENSE_CELLS), self._columns()
-        sizes = numbers_of_units(offsets, order, people)
+        sizes = units_per_node(offsets, order, people)
         choice = plan_fit(self._request(posed, names, sizes, people is not None, is_sparse(X), columns))
         self._features, self._distributions = choice.spec.problem.features, None
         self.row_norm_ = self._features.norm if isinstance(self._features, Additive) else self._public_row_norm()
@@ -358,7 +358,7 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
             parts = tuple(None if part is None else part[order] for part in parts)
         rows, targets, people, weights = parts
         shards = Shards.of(rows, targets, offsets, user_ids=people, weights=weights)
-        self._foreseen(choice, shards)
+        self._warn_if_useless(choice, shards)
         shards = posed.weighing.weighed(choice.spec, shards)
         problem = (names, X.shape[1], self.row_norm_, bool(self.fit_intercept), posed.labels, shards.people)
         owner = owner_of_rows((offsets, order))
@@ -391,7 +391,7 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
 
     def _request(
         self,
-        posed: Posed,
+        posed: TrainingProblem,
         names: tuple[str, ...],
         sizes: tuple[int, ...],
         people: bool,
@@ -446,7 +446,7 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
     def _public_row_norm(self) -> float:
         if self.row_norm is not None:
             return settings.over_zero(self.row_norm, "row_norm")
-        leak(
+        warn_of_leak(
             f"row_norm was not given: rows longer than {ROW_NORM:g} are scaled down to that length, each by itself, in "
             "fit and in predict. That leaks nothing but may cost accuracy; give a bound that is public, never one that "
             "was read off the data."
@@ -497,14 +497,14 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
             return models / self.row_norm_, np.zeros(models.shape[:-1])
         return models[..., :-1] / self.row_norm_, self._column * models[..., -1]
 
-    def _pose(self, y: NDArray[Any], sample_weight: Any, private: bool) -> Posed:
+    def _training_problem(self, y: NDArray[Any], sample_weight: Any, private: bool) -> TrainingProblem:
         """The problem: targets as the loss takes them, weights, and what the parameters say of the plan.
 
         In a `private` run nothing is refused because of one record.
         """
         raise NotImplementedError
 
-    def _foreseen(self, choice: Choice, shards: Shards) -> None:
+    def _warn_if_useless(self, choice: Choice, shards: Shards) -> None:
         """Warn of a plan that is not foreseen to teach anything."""
 
     def _qualified(self, statement: PrivacyStatement) -> PrivacyStatement:
@@ -515,7 +515,7 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
         """What the targets stand for: classes, or the ends of a range."""
         raise NotImplementedError
 
-    def _keep(self, result: Result) -> None:
+    def _set_coefficients(self, result: Result) -> None:
         """Set `coef_`, `intercept_` and what else can be made of what was released."""
         raise NotImplementedError
 

@@ -14,7 +14,7 @@ from sottovoce._types import Array
 from sottovoce.casts import class_numbers
 from sottovoce.errors import DataError, SpecError
 from sottovoce.estimators import settings
-from sottovoce.estimators.base import Posed, PrivateLinearModel, check_no_missing, known_loss, leak
+from sottovoce.estimators.base import PrivateLinearModel, TrainingProblem, check_no_missing, known_loss, warn_of_leak
 from sottovoce.estimators.settings import PlanOptions, accepts_moved
 from sottovoce.estimators.unusable import class_codes, real_numbers, warn_owner
 from sottovoce.evaluation.curves import probabilities, public_link
@@ -252,7 +252,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         found = class_codes(classes, y)
         return classes[class_numbers(np.maximum(found, 0.0), len(classes))], found >= 0
 
-    def _pose(self, y: NDArray[Any], sample_weight: Any, private: bool) -> Posed:
+    def _training_problem(self, y: NDArray[Any], sample_weight: Any, private: bool) -> TrainingProblem:
         if self.private_scaling not in ("auto", True, False):
             raise SpecError(f"private_scaling must be 'auto', True or False, not {self.private_scaling!r}")
         codes = self._codes(y)
@@ -265,7 +265,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         fixed = self.get_params(deep=False) | self._options.get_params()
         if not isinstance(self.alpha, str) and largest != 1.0:  # as in scikit-learn α stands beside the weighted loss
             fixed |= {"alpha": self.alpha / largest}
-        return Posed(
+        return TrainingProblem(
             targets=2.0 * codes - 1.0 if outputs == 1 else codes.astype(np.float64),
             loss=self._loss(outputs),
             labels=self._labels(),
@@ -288,7 +288,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
             whose = "y holds" if self.classes is None else "classes names"
             raise DataError(f"{whose} only one class, {self.classes_.tolist()}; a classifier needs two or more classes")
         if self.classes is None:
-            leak(
+            warn_of_leak(
                 "classes was not given: the classes were inferred from the data, and a rare class may reveal a person; "
                 "give the public list of classes."
             )
@@ -341,14 +341,14 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         elif not usable.all():
             raise DataError("sample_weight must be finite numbers that are not negative; fix them, or drop the records")
         if self.max_weight is None:
-            leak(
+            warn_of_leak(
                 "max_weight was not given: weights of records are clipped to 1, each by itself. That leaks nothing but "
                 "may not be what was meant; give a bound that is public, never one that was read off the data."
             )
         bound = 1.0 if self.max_weight is None else settings.over_zero(self.max_weight, "max_weight")
         return np.minimum(weights, bound) / bound, bound
 
-    def _keep(self, result: Result) -> None:
+    def _set_coefficients(self, result: Result) -> None:
         models = result.models
         each = 1 if len(self.classes_) == 2 else len(self.classes_)
         models = models.reshape(len(models), each, -1)

@@ -39,7 +39,7 @@ from sottovoce.run.result import Result
 
 ROWS = 4096
 """Rows that are made ready for the digest at a time."""
-SELDOM = 64
+SPARSE_BELOW = 64
 """Where fewer than one number in so many is not 0, places are shorter than bits."""
 _KEY = secrets.token_bytes(32)
 
@@ -209,7 +209,7 @@ Allow = Callable[[PrivacyStatement], None]
 
 
 @contextmanager
-def paying(
+def charge_budget(
     budget: Any,
     what: str,
     X: Matrix | None = None,
@@ -323,13 +323,13 @@ def digest(X: Matrix, y: NDArray[Any]) -> bytes:
 
 def _bits(there: NDArray[np.bool_]) -> NDArray[Any]:
     """Which numbers are not 0, in few bytes: a bit for each, or their places where those are few."""
-    return np.flatnonzero(there) if SELDOM * np.count_nonzero(there) < len(there) else np.packbits(there)
+    return np.flatnonzero(there) if SPARSE_BELOW * np.count_nonzero(there) < len(there) else np.packbits(there)
 
 
 def _places(places: IntArray, of: Matrix) -> NDArray[Any]:
     """The same of those at the given places of some rows."""
     count = int(np.prod(of.shape))
-    if SELDOM * len(places) < count:
+    if SPARSE_BELOW * len(places) < count:
         return places.astype(np.int64, copy=False)
     there = np.zeros(count, dtype=np.bool_)
     there[places] = True

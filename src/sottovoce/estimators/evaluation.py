@@ -20,7 +20,7 @@ from sottovoce._renamed import old_arguments
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.estimators import settings
-from sottovoce.estimators.composition import digest, fits_of, paying, remember
+from sottovoce.estimators.composition import charge_budget, digest, fits_of, remember
 from sottovoce.estimators.unusable import class_codes, number_cells, real_numbers, warn_owner
 from sottovoce.evaluation import Evaluation, Held, Model, Tally, seeded
 from sottovoce.evaluation import evaluate as evaluate_all
@@ -127,7 +127,7 @@ def evaluated(
     held_out: bool,
 ) -> Evaluation:
     """`Evaluates.evaluate`, by a rule for the statement; `whose` is (nodes, units), `question` is (ask, positive)."""
-    from sottovoce.estimators.base import column, of_somebody, one_column
+    from sottovoce.estimators.base import column, one_column, without_missing_ids
 
     check_is_fitted(model)
     if model._result.environment.get(BUDGETED) and model.budget is None:
@@ -137,7 +137,7 @@ def evaluated(
         )
     private = model.spec_.seed is None
     X, y = number_cells(X) if private else X, one_column(y, private)
-    user_ids, X, y, nodes = of_somebody(whose[1], private, X, y, whose[0])
+    user_ids, X, y, nodes = without_missing_ids(whose[1], private, X, y, whose[0])
     known = digest_of(model, X, y)
     epsilon, _ = settings.budget(model.epsilon if given is None else given, "auto", 1)
     if epsilon is None:
@@ -161,7 +161,7 @@ def evaluated(
     unit = RECORD if people is None else PERSON
     alone = statement_of(tally.events, said.delta, said.adversary, seed is not None, unit, seed is None)
     mine = np.searchsorted(there, owner)
-    with paying(model.budget, "evaluation", held_out=held_out) as budget_check:
+    with charge_budget(model.budget, "evaluation", held_out=held_out) as budget_check:
         if budget_check is not None:
             budget_check(alone)
         found = evaluate_all(tally, own, public, keys, metrics)

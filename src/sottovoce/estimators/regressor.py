@@ -19,8 +19,8 @@ from sklearn.utils.validation import check_is_fitted
 from sottovoce._types import Array
 from sottovoce.errors import DataError, SpecError
 from sottovoce.estimators import settings
-from sottovoce.estimators.base import Posed, PrivateLinearModel, known_loss, leak
-from sottovoce.estimators.settings import PlanOptions, accepts_moved, callers
+from sottovoce.estimators.base import PrivateLinearModel, TrainingProblem, known_loss, warn_of_leak
+from sottovoce.estimators.settings import PlanOptions, accepts_moved, caller_stacklevel
 from sottovoce.estimators.unusable import real_numbers
 from sottovoce.limits import LENGTH
 from sottovoce.planner.choose import Choice
@@ -250,7 +250,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         usable = np.isfinite(found)
         return np.where(usable, found, low / 2 + high / 2), usable
 
-    def _pose(self, y: NDArray[Any], sample_weight: Any, private: bool) -> Posed:
+    def _training_problem(self, y: NDArray[Any], sample_weight: Any, private: bool) -> TrainingProblem:
         try:
             y = y.astype(np.float64)
         except (TypeError, ValueError):
@@ -258,7 +258,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         if not np.all(np.isfinite(y)):
             raise DataError("the targets hold NaN or infinite values; drop those records first")
         if self.target_bounds is None:
-            leak(
+            warn_of_leak(
                 "target_bounds was not given: targets are clipped to [-1, 1], each by itself. That leaks nothing but "
                 "may cost accuracy; give a range that is public, never one that was read off the data."
             )
@@ -269,7 +269,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         fixed = self.get_params(deep=False) | self._options.get_params()
         if self.warm_start and hasattr(self, "_last") and self.method == "auto":
             fixed |= {"method": "descent"}  # which goes on from another fit's model
-        return Posed(
+        return TrainingProblem(
             targets=targets,
             loss=losses.LOSSES.make("squared") if self.loss == "auto" else known_loss(self.loss, "real", LOSSES),
             labels=self._labels(),
@@ -283,7 +283,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     def _record_scale(self) -> Scale:
         return self._run_scale or replace(super()._record_scale(), targets=self.target_bounds_)
 
-    def _foreseen(self, choice: Choice, shards: Shards) -> None:
+    def _warn_if_useless(self, choice: Choice, shards: Shards) -> None:
         if self.epsilon is not None and choice.predicted >= EXPLAINED and self.method != "mean":
             of = "people" if shards.people else "records"
             warnings.warn(
@@ -291,7 +291,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
                 "mean of their targets, or part of it: the model stays near the middle of their range; give a larger "
                 "epsilon, or bring more of them together",
                 UserWarning,
-                stacklevel=callers(),
+                stacklevel=caller_stacklevel(),
             )
 
     def _scaled(self, models: Array) -> tuple[Array, Array]:
@@ -301,7 +301,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         coef, constant = self._split(models)
         return half * coef, half * constant + (low + high) / 2
 
-    def _keep(self, result: Result) -> None:
+    def _set_coefficients(self, result: Result) -> None:
         self.node_coef_, self.node_intercept_ = self._scaled(result.models)
         self.coef_, self.intercept_ = self.node_coef_.mean(axis=0), float(self.node_intercept_.mean())
         self.method_ = {"dual_averaging": "descent"}.get(name := result.spec.algorithm.method.name, name)

@@ -22,7 +22,7 @@ from sottovoce._renamed import loaded_parameters, saved_parameters
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.data.schema import Schema, read_schema
 from sottovoce.errors import DataError, SpecError
-from sottovoce.estimators.base import Last, PrivateLinearModel
+from sottovoce.estimators.base import PrivateLinearModel, WarmStart
 from sottovoce.estimators.classifier import PrivateClassifier
 from sottovoce.estimators.regressor import PrivateRegressor
 from sottovoce.estimators.settings import PLAN_OPTIONS, PlanOptions
@@ -219,12 +219,12 @@ def _of_estimator(result: Result, said: dict[str, Any]) -> Any:
         model.target_bounds_ = result.scale.targets
     if said["named"]:
         model.feature_names_in_ = np.array(result.features, dtype=object)
-    model._keep(result)
+    model._set_coefficients(result)
     labels, people = model._labels(), result.statement.unit == PERSON.name
     names = tuple(model.nodes_.tolist())
     problem = (names, model.n_features_in_, model.row_norm_, bool(model.fit_intercept), labels, people)
     earlier = (PrivacyStatement.from_dict(each) for each in said["earlier"])
-    model._last = Last(problem, tuple(result.model.tolist()), (*earlier, result.statement))
+    model._last = WarmStart(problem, tuple(result.model.tolist()), (*earlier, result.statement))
     return model
 
 

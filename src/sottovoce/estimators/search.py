@@ -32,8 +32,8 @@ from sottovoce._renamed import old_arguments, old_attributes
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.estimators import settings
-from sottovoce.estimators.base import PrivateLinearModel, column, of_somebody, one_column, owners
-from sottovoce.estimators.composition import digest, paying, remember, unpublished
+from sottovoce.estimators.base import PrivateLinearModel, column, one_column, owners, without_missing_ids
+from sottovoce.estimators.composition import charge_budget, digest, remember, unpublished
 from sottovoce.estimators.evaluation import evaluated
 from sottovoce.estimators.unusable import number_cells
 from sottovoce.evaluation import Evaluation
@@ -150,7 +150,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         private = self.random_state is None
         X, y = indexable(number_cells(X) if private else X, one_column(y, private))
         plans, seed = self._plans(), settings.seed(self.random_state)
-        user_ids, X, y, nodes = of_somebody(user_ids, seed is None, X, y, nodes)
+        user_ids, X, y, nodes = without_missing_ids(user_ids, seed is None, X, y, nodes)
         table = Split.of(self, X, y, nodes, user_ids, seed)
         epsilon, delta = settings.budget(self.epsilon, self.delta, table.counted)
         if epsilon is None:
@@ -181,7 +181,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         tested = [cost_of([event] * len(plans)) for event in _by_node(found.statement.held_out)]
         statement = restated(found.statement, trained, tested)
         budget = self.estimator.budget if self.budget is None else self.budget
-        with paying(budget, "search", table.rows, table.owner) as budget_check:  # nothing was released so far
+        with charge_budget(budget, "search", table.rows, table.owner) as budget_check:  # nothing was released so far
             if budget_check is not None:
                 budget_check(statement)
         model.budget, self.scores_ = budget, scores
@@ -246,7 +246,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             numbers = rng.integers(len(candidates), size=many)
         made, seen, best = [], [], None
         for place, number in enumerate(numbers.tolist()):
-            model = clone(candidates[number]).set_params(random_state=settings.further(seed, place))
+            model = clone(candidates[number]).set_params(random_state=settings.warm_start_seed(seed, place))
             model._plan_number = number
             found = table.score(model, self._scored.metrics)
             score = found.value(self._scored.figure), float(rng.random())
@@ -349,7 +349,7 @@ class Split(NamedTuple):
     def of(
         cls, search_: PrivateSearchCV, X: Any, y: NDArray[Any], nodes: Any, user_ids: Any, seed: int | None
     ) -> "Split":
-        """Deal every node's records, or people, out to training and test, in a secret order."""
+        """Split every node's records, or people, into training and test, in a secret order."""
         share = search_.held_out
         if isinstance(share, bool) or not isinstance(share, float) or not 0 < share < 1:
             raise SpecError(f"held_out is a share of the records, over 0 and below 1, not {share!r}")
@@ -360,7 +360,7 @@ class Split(NamedTuple):
         train, test, counted = [], [], 0
         for node in range(len(names)):
             mine = np.flatnonzero(owner == node)
-            each = _dealt(mine, people, node, seed)
+            each = _split_in_secret(mine, people, node, seed)
             first = max(1, round(share * len(each)))
             if first >= len(each):
                 raise DataError(
@@ -402,7 +402,7 @@ class Split(NamedTuple):
         return evaluated(model, held[0], held[1], held[2:], None, (metrics, None), with_held_out, held_out=True)
 
 
-def _dealt(mine: IntArray, people: NDArray[Any] | None, node: int, seed: int | None) -> list[list[int]]:
+def _split_in_secret(mine: IntArray, people: NDArray[Any] | None, node: int, seed: int | None) -> list[list[int]]:
     """A node's rows, unit by unit, in a secret order: of rows by chance, of people by a keyed hash of their ids."""
     if people is None:
         rng = np.random.default_rng(secrets.randbits(128) if seed is None else (seed, node, 2))

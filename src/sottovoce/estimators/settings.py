@@ -25,15 +25,30 @@ from sottovoce.privacy.release import Adversary
 from sottovoce.problem.regularizers import REGULARIZERS, Regularizer, elastic_net
 
 __all__ = [
-    "INTERCEPT", "PLAN_OPTIONS", "SMALL_INTERCEPT", "PlanOptions", "accepts_moved", "budget", "callers", "fixed",
-    "further", "numeric_columns", "numeric_pairs", "over_zero", "penalty_name", "regularizer", "seed", "watching",
-    "whole", "with_moved",
+    "INTERCEPT",
+    "PLAN_OPTIONS",
+    "SMALL_INTERCEPT",
+    "PlanOptions",
+    "accepts_moved",
+    "budget",
+    "caller_stacklevel",
+    "fixed",
+    "numeric_columns",
+    "numeric_pairs",
+    "over_zero",
+    "penalty_name",
+    "regularizer",
+    "seed",
+    "warm_start_seed",
+    "watching",
+    "whole",
+    "with_moved",
 ]  # fmt: skip
 
 PACKAGE = str(Path(__file__).parent.parent)
 
 
-def callers() -> int:
+def caller_stacklevel() -> int:
     """The `stacklevel` of a warning that is of the code that called an estimator, however deep in here it is given."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
@@ -90,7 +105,7 @@ def with_moved(plan: Any, moved: Mapping[str, Any], owner: str) -> Any:
     if not moved:
         return plan
     names = ", ".join(f"{name}=…" for name in moved)
-    warnings.warn(f"{names} of {owner} moved: write plan=PlanOptions({names})", DeprecationWarning, callers())
+    warnings.warn(f"{names} of {owner} moved: write plan=PlanOptions({names})", DeprecationWarning, caller_stacklevel())
     return PlanOptions(**({} if plan is None else plan.get_params()) | dict(moved))
 
 
@@ -260,7 +275,7 @@ def seed(random_state: Any) -> int | None:
     )
 
 
-def further(key: int | None, fits: int) -> int | None:
+def warm_start_seed(key: int | None, fits: int) -> int | None:
     """The seed of a fit that goes on from others: the same noise twice would add up, where accounts take it as new."""
     return None if key is None else int(np.random.SeedSequence((key, fits)).generate_state(1, np.uint64)[0])
 

@@ -28,7 +28,7 @@ from sottovoce.registry import Choices, Chosen, check_count, check_real
 NODES = 20
 SIZES = ("tiny", "small", "full")
 HELD_OUT = 5  # where a set has no test file, a fifth of it is kept for the test
-DEALT = 20  # the seed from which records are partitioned, unless another one is given
+PARTITION_SEED = 20  # the seed from which records are partitioned, unless another one is given
 
 
 class Parting(NamedTuple):
@@ -165,7 +165,7 @@ class Dataset:
         """
         if self.records.groups is not None:
             return by_group(self.records.groups)[0]
-        rng = np.random.default_rng(DEALT if seed is None else seed)
+        rng = np.random.default_rng(PARTITION_SEED if seed is None else seed)
         if partition is None or partition == EVEN:
             shuffled = None if seed is None and not self.ordered else rng
             return even(self.records.n_records, nodes, shuffled)

@@ -36,7 +36,7 @@ CONTROLLER = 2**32 - 1
 """The number under which the controller's orders come."""
 PROMISED, LATE, SKIP, KEEP = "promised", "late", "skip", "keep"
 """Where an edge stands at an end: promised, promised after having waited, and what was decided."""
-ASK, TELL = "ask", "tell"
+PHASE_REQUEST, PHASE_DECISION = "ask", "tell"
 ORDER = 4096
 """Bytes of an order, and of the answer to one."""
 Word = dict[str, Any]
@@ -79,11 +79,11 @@ class Skips:
         value, _ = unpack_text(message)
         try:
             peer, phase, word = value["peer"], value["phase"], value.get("word")
-            if type(peer) is not int or phase not in (ASK, TELL):
+            if type(peer) is not int or phase not in (PHASE_REQUEST, PHASE_DECISION):
                 raise ValueError
         except (KeyError, TypeError, ValueError, AttributeError):
             raise Refused(Code.SKIP, "the controller sent an order that cannot be read; refused") from None
-        if phase == ASK:
+        if phase == PHASE_REQUEST:
             said: Any = {"word": self.word(t, peer)}
         else:
             said = {"skipped": self.accept_word(t, peer, word)}
@@ -202,10 +202,13 @@ class SkipOrders:
     def _settled(self, edge: tuple[int, int, int]) -> bool | None:
         """Whether both ends skip the edge; None while one of them cannot be reached or does not decide."""
         _, i, j = edge
-        words = {node: self._order(edge, node, {"phase": ASK}).get("word") for node in (i, j)}
+        words = {node: self._order(edge, node, {"phase": PHASE_REQUEST}).get("word") for node in (i, j)}
         if not all(isinstance(word, dict) for word in words.values()):
             return None
-        ends = [self._order(edge, node, {"phase": TELL, "word": words[i + j - node]}).get("skipped") for node in (i, j)]
+        ends = [
+            self._order(edge, node, {"phase": PHASE_DECISION, "word": words[i + j - node]}).get("skipped")
+            for node in (i, j)
+        ]
         if not all(isinstance(end, bool) for end in ends):
             return None
         self._write(edge, True)

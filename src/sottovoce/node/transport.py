@@ -33,7 +33,7 @@ ROUND_TRIPS = 4
 """Measured round trips after which a message counts as lost."""
 SAMPLES = 16
 """Round trips of a peer that are remembered; the shortest counts, since a reply may wait for its sender."""
-LOOK = 0.2  # seconds after which a waiting node checks its clock
+CHECK_SECONDS = 0.2  # seconds after which a waiting node checks its clock
 
 
 class Resend:
@@ -170,11 +170,11 @@ class NodeTransport(ABC):
                 again += not anew
                 due = watch.read() + self.resend.delay(peer, again)
                 continue
-            self.wait(min(LOOK, patience, max(due - waited, 0.0) if self.lossy else LOOK))
+            self.wait(min(CHECK_SECONDS, patience, max(due - waited, 0.0) if self.lossy else CHECK_SECONDS))
         return answer
 
     def part(self, seconds: float) -> None:
-        """Tell every peer that this node stopped, until all have acknowledged it or the seconds are over."""
+        """Notify every peer that this node stopped, until all have acknowledged it or the seconds are over."""
         links, watch = self.links, Stopwatch()
         peers, sent = [peer for peer in links.peers if links.envelope.knows(peer)], 0
         while left := [peer for peer in peers if not links.parted(peer)]:
@@ -193,7 +193,7 @@ class NodeTransport(ABC):
             return
         watch = Stopwatch()
         while not self.skips.settle(t):
-            self.wait(LOOK)
+            self.wait(CHECK_SECONDS)
             if watch.read() >= self.timeout:
                 raise PeerTimeout(
                     f"the controller requested a word on an edge of round {t} but did not decide within "
@@ -217,7 +217,7 @@ class Stopwatch:
     """Seconds of waiting, not counting what this process slept through while it was stopped."""
 
     __slots__ = ("_last", "_waited")
-    LONGEST = 10 * LOOK  # no access to the clock comes later than this, unless the process was stopped
+    LONGEST = 10 * CHECK_SECONDS  # no access to the clock comes later than this, unless the process was stopped
 
     def __init__(self) -> None:
         self._last = time.monotonic()

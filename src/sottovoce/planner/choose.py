@@ -23,10 +23,8 @@ from sottovoce.network.mixing import GOSSIP, METROPOLIS, WEIGHTS, Averaging, Gos
 from sottovoce.network.schedule import draw_schedule
 from sottovoce.planner import predict
 from sottovoce.privacy.accounting import check_delta
-from sottovoce.privacy.balance import Balance
 from sottovoce.privacy.calibration import Private
-from sottovoce.privacy.moments import MOMENTS, Moments
-from sottovoce.privacy.quantiles import QUANTILES
+from sottovoce.privacy.one_shot import MOMENTS, QUANTILES, Balance, Moments
 from sottovoce.privacy.release import ADVERSARIES, LAWS, Adversary, GaussianChoice, SecretPairs, check_runnable
 from sottovoce.privacy.sampling import SAMPLINGS, Full, Poisson, Sampling
 from sottovoce.problem import objective
@@ -235,7 +233,7 @@ problems like those of the fit, with 1 to 7 % positives, 0.02 and 0.08 make 0.2 
 DROWNED = 0.003
 """Noise in a coordinate of the mean gradient, beside records of weight 1, from which on whole weights drown. There such
 problems gain 3 points of balanced accuracy by the release, and one of AUC; beside less noise one or less of both."""
-TOLD = 0.3
+MAX_COUNT_NOISE = 0.3
 """Noise in a count of the rare class's scores, over how many records it has, at most. Up to there it loses over 3
 points on none of 270 problems; beyond, over 4 on none of 130, but it is worse on one in four."""
 STRONG = 0.1
@@ -384,7 +382,7 @@ def _balanced(inputs: PublicInputs, given: dict[str, Any]) -> PublicInputs:
     complete = inputs.n == 1 or inputs.graph(inputs.n).is_complete
     may = inputs.private_scaling and complete and inputs.intercept and inputs.outputs == 1 and is_rare(inputs)
     if may and not {"h", "alpha", "activation", "mixing"} & set(given):
-        if noise / inputs.weight >= DROWNED and counted <= TOLD:
+        if noise / inputs.weight >= DROWNED and counted <= MAX_COUNT_NOISE:
             return replace(inputs, weight=share.mean_weight)
     return replace(inputs, balance=None)
 

@@ -30,7 +30,7 @@ PER_COLUMN = 8.0
 """Q for each numeric column from which on an additive classifier is better than a linear one."""
 RECORDS = 80
 """Records for each numeric column from which on an additive regression is better than a linear one."""
-ALIKE = 16
+SIMILAR_COLUMNS = 16
 """Numeric columns with the same bounds from which on they are taken for pixels or the like, and stay linear."""
 BASIS = "cosine"
 DEGREE, DECAY, SMOOTHER, CLEAR = 16, 0.75, 1.25, 100.0
@@ -147,7 +147,7 @@ def _better_linear(columns: Columns, known: Circumstances) -> str | None:
     """Why public numbers say that a linear model is better; None where they do not."""
     d, total = len(columns.numeric), sum(known.sizes)
     bounds = {(low, high) for _, low, high in columns.numeric}
-    if d >= ALIKE and len(bounds) == 1 and not columns.encoded:
+    if d >= SIMILAR_COLUMNS and len(bounds) == 1 and not columns.encoded:
         return f"all {d} numeric columns have the same bounds, as pixels have"
     if columns.count + (DEGREE + 1) * d > WIDEST:
         return f"{d} numeric columns would become more than {WIDEST:,} features"

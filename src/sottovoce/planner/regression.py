@@ -59,8 +59,7 @@ from sottovoce.planner.choose import (
 )
 from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.distribution import Distribution
-from sottovoce.privacy.moments import Moments
-from sottovoce.privacy.quantiles import LEVELS, Quantiles
+from sottovoce.privacy.one_shot import LEVELS, Moments, Quantiles
 from sottovoce.privacy.release import LAWS, GaussianChoice
 from sottovoce.privacy.sampling import Full
 from sottovoce.problem.losses import Loss

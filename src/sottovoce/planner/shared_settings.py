@@ -18,8 +18,7 @@ from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.limits import check_epsilon
 from sottovoce.privacy import calibration
 from sottovoce.privacy.accounting import check_delta
-from sottovoce.privacy.one_shot import MAX_SHARE
-from sottovoce.privacy.quantiles import Quantiles
+from sottovoce.privacy.one_shot import MAX_SHARE, Quantiles
 from sottovoce.problem.regularizers import Euclidean
 from sottovoce.problem.shards import Shards
 from sottovoce.run.spec import Spec

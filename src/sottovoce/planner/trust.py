@@ -27,7 +27,7 @@ class Trust:
         return self.name
 
     def adversary(self, nodes: int) -> Adversary:
-        """Who is watching so many nodes."""
+        """The adversary of a run of so many nodes."""
         raise NotImplementedError
 
     def words(self, nodes: int) -> str:

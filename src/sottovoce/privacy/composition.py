@@ -177,7 +177,7 @@ def _crossing(low: float, high: float, holds: Callable[[Array], NDArray[np.bool_
         low, high = float(points[last]), float(points[last + 1])
 
 
-_LOOKS = np.geomspace(1e-12, 1e13, 4000)  # losses among which a tail is cut off
+_TAIL_LOSSES = np.geomspace(1e-12, 1e13, 4000)  # losses among which a tail is cut off
 _ORDERS = np.geomspace(1e-10, 1e7, 341)
 _BOTH = np.concatenate([-_ORDERS[::-1], _ORDERS])
 _CUT = 1e-7  # the share of δ that cutting tails off may add
@@ -352,12 +352,12 @@ def moments(parts: Sequence[Part], log_delta: float, about: float = math.inf) ->
 
 @lru_cache(maxsize=64)  # every number of an account begins with the same ones
 def _moments(parts: tuple[Part, ...], log_delta: float, about: float) -> Moments:
-    tail = np.sum([part.count * part.activity * part.pair.tails(_LOOKS).p for part in parts], axis=0)
+    tail = np.sum([part.count * part.activity * part.pair.tails(_TAIL_LOSSES).p for part in parts], axis=0)
 
     def cut(near: float) -> float:
-        far = tail * np.exp(-np.maximum(_LOOKS - 2.0 * max(near, 0.0), 0.0)) > _CUT * math.exp(log_delta)
+        far = tail * np.exp(-np.maximum(_TAIL_LOSSES - 2.0 * max(near, 0.0), 0.0)) > _CUT * math.exp(log_delta)
         last = len(far) - int(np.argmax(far[::-1])) if far.any() else 0
-        return float(_LOOKS[min(last, len(far) - 1)])
+        return float(_TAIL_LOSSES[min(last, len(far) - 1)])
 
     top = cut(about)
     while True:

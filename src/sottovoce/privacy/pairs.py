@@ -36,7 +36,7 @@ from sottovoce._types import Array, IntArray
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.privacy.coalitions import Mask, complete, conductances, connected, in_pieces, joint_noise, levels_of
 from sottovoce.privacy.events import CyclicEvent, Event, GaussianEvent, Levels, canceled, sheltered
-from sottovoce.privacy.random_secret_graph import FAILS, by_coins, linked, throw
+from sottovoce.privacy.random_secret_graph import FAILS, least_noise_left, linked, throw
 from sottovoce.privacy.release import (
     SHORT,
     Attendance,
@@ -234,7 +234,7 @@ class Pairs:
                 f"which {self.k} of {self.n} nodes leave least cannot be determined: there are too many of them"
             )
         mine, best, found = sets[:, node], -1.0, self.coalition
-        for coalitions, left in self._gone_through((tau / tau.max()) ** 2, self.ratio**2, sets):
+        for coalitions, left in self._noise_left((tau / tau.max()) ** 2, self.ratio**2, sets):
             with np.errstate(divide="ignore"):
                 cost = np.where(coalitions[:, node], -1.0, counts[mine] @ (1.0 / left[mine][:, :, node]))
             if cost.max() > best:
@@ -603,13 +603,13 @@ class Pairs:
         d, rho2, k = tau**2, self.ratio**2, self.k or 0
         if self.attendance is None:
             if self.chance:
-                bound = by_coins(d, rho2, self.chance, self.fails, k)
+                bound = least_noise_left(d, rho2, self.chance, self.fails, k)
                 return Left((math.sqrt(bound),) * self.n, (), (), False)
             if self.whole:
                 return Left(tuple(np.sqrt(complete(d, rho2, k)).tolist()), (), (), True)
             if not self._many(1):
                 least = np.full(self.n, math.inf)
-                for coalitions, left in self._gone_through(d, rho2, self._sets()[0]):
+                for coalitions, left in self._noise_left(d, rho2, self._sets()[0]):
                     honest = ~coalitions
                     least = np.minimum(least, np.where(honest, left[0], math.inf).min(axis=0))
                 return Left(tuple(np.sqrt(least).tolist()), (), (), True)
@@ -623,7 +623,7 @@ class Pairs:
             return Left((math.sqrt(found),) * self.n, (), (), False)
         return self._by_round(d, rho2)
 
-    def _gone_through(self, d: Array, rho2: float, sets: Mask) -> Iterator[tuple[Mask, Array]]:
+    def _noise_left(self, d: Array, rho2: float, sets: Mask) -> Iterator[tuple[Mask, Array]]:
         """Some coalitions at a time: who is in them, (some, n), and what they leave, (sets, some, n)."""
         size = max(1, int(2e6 / (len(sets) * self.n * (1 if self.whole else self.n))))
         listed = self._coalitions()
@@ -645,7 +645,7 @@ class Pairs:
         k = self.k or 0
         exact = not self._many(len(sets)) or k == 0
         if exact:
-            blocks = list(self._gone_through(d, rho2, sets))
+            blocks = list(self._noise_left(d, rho2, sets))
             coalitions = np.concatenate([some for some, _ in blocks])
             left = np.concatenate([left for _, left in blocks], axis=1)
         elif self.whole:

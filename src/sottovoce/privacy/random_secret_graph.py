@@ -5,7 +5,7 @@ someone off. So there is a second model (Bell et al. 2020): which nodes collude 
 bits decide who shares with whom, every pair with the same chance q. The Laplacian of the h honest nodes is a sum of
 independent matrices of norm 2 with mean qh on the vectors whose sum is 0, so that its second eigenvalue is below (1 −
 θ)qh with a chance of at most (h − 1)·exp(−qh(θ + (1 − θ)log(1 − θ))/2): Tropp's Chernoff bound (2012). That chance is
-given beforehand and is part of δ; the θ it leaves gives the noise that hides a node (`by_coins`).
+given beforehand and is part of δ; the θ it leaves gives the noise that hides a node (`least_noise_left`).
 """
 
 import math
@@ -19,14 +19,14 @@ FAILS = 1e-9
 """The chance that random bits leave too few secrets, unless another is given."""
 
 
-def by_coins(d: Array, rho2: float, chance: float, fails: float, k: int) -> float:
+def least_noise_left(d: Array, rho2: float, chance: float, fails: float, k: int) -> float:
     """A bound below 1/[Σ_H⁻¹]_ii of every node, where every two share with a chance, up to a chance that it `fails`.
 
     The k that collude are settled before. Σ_H is at least min d + ρ²·Laplacian, whose second eigenvalue is `linked`.
 
     Examples
     --------
-    >>> round(by_coins(np.ones(1000), 1e4, 0.2, 1e-9, 499) / 501, 3)
+    >>> round(least_noise_left(np.ones(1000), 1e4, 0.2, 1e-9, 499) / 501, 3)
     0.997
     """
     least, h = float(d.min()), len(d) - k

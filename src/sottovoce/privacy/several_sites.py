@@ -75,7 +75,7 @@ class SharedNoise(AccountedEvent):
 
     @property
     def slack(self) -> float:
-        """The coins were thrown once for all."""
+        """The random graph was drawn once for all sites."""
         return max(event.slack for event in self.events)
 
 

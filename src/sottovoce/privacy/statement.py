@@ -37,7 +37,7 @@ COMPUTATIONAL = (
     "nobody who sees the messages can tell AES-256 from random: the noise, and the choice of records, come from it"
 )
 """On what a secure run rests besides: its guarantee is a computational one."""
-COINS = (
+RANDOM_GRAPH = (
     "who shares a secret with whom was decided by public coins, thrown after it was settled which nodes collude; that "
     "they leave the others less well linked than counted on has a chance of at most {slack:g}, which is part of δ"
 )
@@ -388,7 +388,7 @@ class PrivacyStatement:
         """Compare with what the statement should be, numbers up to the rounding of another machine."""
         for name in (f.name for f in fields(self)):
             mine, theirs = getattr(self, name), getattr(other, name)
-            if not _alike(mine, theirs):
+            if not _nearly_equal(mine, theirs):
                 raise PrivacyError(f"the statement's {name} is {mine}, but {why} {theirs}")
 
     def to_dict(self) -> dict[str, Any]:
@@ -658,7 +658,7 @@ def _state(trained: Grouped, frame: _Frame, held_out: Grouped = (), others: Grou
             ALONE,
             unit.assumption,
             *adversary.assumptions(_coalition(event for event, _ in trained)),
-            *((COINS.format(slack=slack),) if slack else ()),
+            *((RANDOM_GRAPH.format(slack=slack),) if slack else ()),
             *((SEARCHED,) if any(event.law == "search" for event, _ in (*trained, *held_out)) else ()),
             *((COMPUTATIONAL, f"what ran was {software}") if secure else ()),
         ),
@@ -688,14 +688,14 @@ def _coalition(events: Iterable[Event]) -> tuple[int, ...] | None:
     return tuple(sorted({node for coalition in declared for node in coalition or ()}))
 
 
-def _alike(mine: Any, theirs: Any) -> bool:
+def _nearly_equal(mine: Any, theirs: Any) -> bool:
     """Equal, numbers up to the rounding of another machine."""
     if isinstance(mine, Group):
-        return mine.nodes == theirs.nodes and mine.event == theirs.event and _alike(mine.epsilon, theirs.epsilon)
+        return mine.nodes == theirs.nodes and mine.event == theirs.event and _nearly_equal(mine.epsilon, theirs.epsilon)
     if isinstance(mine, float) and isinstance(theirs, float):
         return mine == theirs or math.isclose(mine, theirs, rel_tol=1e-6, abs_tol=1e-9)
     if isinstance(mine, tuple) and isinstance(theirs, tuple):
-        return len(mine) == len(theirs) and all(_alike(a, b) for a, b in zip(mine, theirs, strict=True))
+        return len(mine) == len(theirs) and all(_nearly_equal(a, b) for a, b in zip(mine, theirs, strict=True))
     return bool(mine == theirs)
 
 

@@ -170,7 +170,7 @@ class NoisyLeastSquares:
         True
         """
         if self.noise == 0 or (h is not None and np.any(h.step(np.zeros(self.m), 1.0, 1.0))):
-            return math.inf  # nothing keeps a model short that no noise asks to, or that h keeps from 0
+            return math.inf  # neither noise nor h keeps a model short
         own = statistics / self.weight / (EDGE * self.noise * math.sqrt(2.0 * self.m))
         return max(own, 1.0 / self.intercept if self.intercept else 0.0)
 

@@ -42,7 +42,7 @@ EASE = 0.7  # κ shrinks by this after an inner problem that took only a pass or
 LEAST = 1e-6  # … to no less than this share of where it began
 STUCK = 1_000  # after as many passes of one inner problem, go on from where it is with a larger κ
 HARDEN = 4.0  # … by this factor: a stiffer inner problem is an easier one
-LOOK = 10  # steps of the descent between two checks of its gap
+STEPS_PER_CHECK = 10  # steps of the descent between two checks of its gap
 UNCHANGED = 100  # checks without progress after which a gap without a dual bound will not be reached
 ROUNDED = 1e-9  # by which rounding may lift a dual value over the primal one, relative to 1 and to the value
 
@@ -186,11 +186,11 @@ def _class_by_class(
         found.append(optimum(one, gap / problem.outputs, max_passes, seed, progress))
     x, slopes = np.concatenate([one.x for one in found]), np.stack([one.slopes for one in found], axis=1)
     value = problem.value(x)
-    lower = _not_over(problem, sum(one.lower for one in found), value)
+    lower = _checked_lower_bound(problem, sum(one.lower for one in found), value)
     return Optimum(x, slopes, value, lower, value - lower, sum(one.passes for one in found))
 
 
-def _not_over(problem: Problem, lower: float, value: float) -> float:
+def _checked_lower_bound(problem: Problem, lower: float, value: float) -> float:
     """A lower bound of F* beside a value of F: more than rounding over it, and the conjugate must be wrong."""
     if lower > value + ROUNDED * max(1.0, abs(value)):
         raise SpecError(
@@ -210,11 +210,11 @@ def _by_gradients(problem: Problem, h: Separable, gap: float, max_passes: int, p
     stiffness = float(np.dot(problem.record_weights, np.square(problem.shards.norms))) or 1.0
     best, since = Optimum(np.empty(0), np.empty(0), math.inf, -math.inf, math.inf, 0), 0
     for made, (x, slopes) in enumerate(descend(problem, np.clip(np.zeros(problem.m), h.lo, h.hi), math.inf), start=1):
-        if made % LOOK and made < max_passes:
+        if made % STEPS_PER_CHECK and made < max_passes:
             continue
         gradient = problem.combined(slopes)
         new = h.step(gradient - stiffness * x, 1.0, stiffness)
-        _, new_slopes = _look(problem, new)
+        _, new_slopes = _risk_and_slopes(problem, new)
         subgradient = problem.combined(new_slopes) - gradient + stiffness * (x - new)
         value, bound = problem.value(new), float(np.dot(subgradient, subgradient)) / (2.0 * h.mu)
         since = since + 1 if bound > 0.9 * best.gap else 0
@@ -239,7 +239,7 @@ def _descent(
     """Softmax: no dual step in closed form, but every primal point has slopes in the dual's domain."""
     best = _Best(problem, h)
     for made, (x, slopes) in enumerate(descend(problem, np.clip(np.zeros(problem.m), h.lo, h.hi)), start=1):
-        if made % LOOK == 0 or made >= max_passes:
+        if made % STEPS_PER_CHECK == 0 or made >= max_passes:
             best.offer(x, slopes, -problem.combined(slopes))
             if progress is not None:
                 progress(made, best.gap)
@@ -314,7 +314,7 @@ class _Best:
     def certified(self, passes: int) -> Optimum:
         """Both values computed afresh from the points alone, so that no running sum is part of the proof."""
         self.value = self.problem.value(self.x)
-        self.lower = _not_over(self.problem, dual_value(self.problem, self.slopes, self.reach), self.value)
+        self.lower = _checked_lower_bound(self.problem, dual_value(self.problem, self.slopes, self.reach), self.value)
         return Optimum(self.x, self.slopes, self.value, self.lower, self.gap, passes)
 
 
@@ -415,13 +415,13 @@ def descend(problem: Problem, x: Array, most: float | None = None) -> Iterator[I
     sure = usual if most is None else most
     stiffness, ahead, momentum = usual / CAUTION, x, 1.0
     while True:
-        risk, slopes = _look(problem, ahead)
+        risk, slopes = _risk_and_slopes(problem, ahead)
         gradient = problem.combined(slopes)
         while True:
             new = problem.h.step(gradient - stiffness * ahead, 1.0, stiffness)
             move = new - ahead
             model = risk + float(np.dot(gradient, move)) + 0.5 * stiffness * float(np.dot(move, move))
-            found, new_slopes = _look(problem, new)
+            found, new_slopes = _risk_and_slopes(problem, new)
             if found <= model + ROUNDING * abs(model) or stiffness >= sure:
                 break
             stiffness = min(2.0 * stiffness, sure)
@@ -433,7 +433,7 @@ def descend(problem: Problem, x: Array, most: float | None = None) -> Iterator[I
         ahead, x, momentum = new + (momentum - 1.0) / grown * (new - x), new, grown
 
 
-def _look(problem: Problem, x: Array) -> tuple[float, Array]:
+def _risk_and_slopes(problem: Problem, x: Array) -> tuple[float, Array]:
     """The risk at x and the slopes there, from one product with the data."""
     u, y = problem.margins(x), problem.shards.y
     return float(np.dot(problem.record_weights, problem.joint.value(u, y))), problem.joint.slope(u, y)

@@ -348,14 +348,14 @@ def _check_owners(offsets: IntArray, order: IntArray | None, records: int) -> No
 def _check_no_nan(X: Matrix, y: Array) -> None:
     values = X.data if is_sparse(X) else X
     # a sum is not finite if any term is not: no temporary of the data's size unless something is wrong
-    total = sum(in_parts(values, _quiet_sum))
+    total = sum(in_parts(values, _sum_without_overflow_warning))
     if not np.isfinite(total) and not np.all(np.isfinite(values)):
         raise DataError("the data holds NaN or infinite values; fill them in or drop those records first")
     if not np.all(np.isfinite(y)):
         raise DataError("the targets hold NaN or infinite values; drop those records first")
 
 
-def _quiet_sum(values: NDArray[Any]) -> float:
+def _sum_without_overflow_warning(values: NDArray[Any]) -> float:
     with np.errstate(over="ignore", invalid="ignore"):  # a warning would reveal one record
         return float(np.sum(values, dtype=np.float64))
 

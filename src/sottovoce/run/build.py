@@ -193,8 +193,7 @@ def one_shot_of(plan: Plan) -> "OneShotRelease[Map] | None":
         return None
     from sottovoce.features import Additive
     from sottovoce.privacy.distribution import Distribution
-    from sottovoce.privacy.moments import Moments
-    from sottovoce.privacy.quantiles import Quantiles
+    from sottovoce.privacy.one_shot import Moments, Quantiles
     from sottovoce.run.distribution import ColumnCounts
     from sottovoce.run.one_shot import OneShotRelease, Query
     from sottovoce.run.private_scaling import RowMoments

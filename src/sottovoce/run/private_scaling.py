@@ -33,7 +33,7 @@ from sottovoce._types import Array, IntArray
 from sottovoce.engine.job import Mapped
 from sottovoce.errors import SpecError
 from sottovoce.matrices import csr_stretches, is_sparse, row_norms
-from sottovoce.privacy.moments import Moments
+from sottovoce.privacy.one_shot import Moments
 from sottovoce.problem.shards import Reading, Shards
 from sottovoce.run.one_shot import Noisy, Query
 from sottovoce.run.plan import Public

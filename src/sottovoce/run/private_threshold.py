@@ -23,8 +23,7 @@ import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.method import State
-from sottovoce.privacy.balance import STEPS, WIDTH, Balance
-from sottovoce.privacy.quantiles import BRANCHES, CELLS
+from sottovoce.privacy.one_shot import BRANCHES, NESTED_CELLS, SCORE_CELLS, SCORE_EDGES, Balance
 from sottovoce.problem.scores import row_scores
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import Prepared
@@ -95,7 +94,7 @@ def _places(shares: Array, edges: Array, deviation: float) -> Array:
     sure = np.minimum(below, 1.0 - below) > np.maximum(SHARE_DEVIATIONS * deviation * np.sqrt(added), FARTHEST)
     sure &= np.diff(below, prepend=-np.inf) > 0
     if sure.sum() < 2:
-        return np.array(STEPS)
+        return np.array(SCORE_EDGES)
     g, at = scipy.special.ndtri(below[sure]), edges[sure]
     slope = float(np.polyfit(at, g, 1, w=np.exp(-np.square(g) / 2.0))[0])  # shares are most precise in the middle
     slope = max(slope, LEAST / (edges[1] - edges[0]))
@@ -115,7 +114,7 @@ class ScoreCells(CellShares[Array]):
 
     balance: Balance
     scores: Array
-    kinds: ClassVar[Sequence[int]] = CELLS
+    kinds: ClassVar[Sequence[int]] = NESTED_CELLS
 
     @property
     def factor(self) -> float:
@@ -128,10 +127,10 @@ class ScoreCells(CellShares[Array]):
 
     def finish(self, noisy: Noisy) -> Array:
         """Edges between the cells of the second part: deviations from the median, as the counts have it."""
-        levels = np.split(noisy.mean / self.factor, np.cumsum(CELLS)[:-1])
+        levels = np.split(noisy.mean / self.factor, np.cumsum(NESTED_CELLS)[:-1])
         low, middle, high = (_quantile(levels, share) for share in (DEVIATION, 0.5, 1.0 - DEVIATION))
-        spread = max((high - low) / 2.0, 1.0 / CELLS[-1])
-        return np.asarray(2.0 * (middle + spread * np.array(STEPS)) - 1.0)
+        spread = max((high - low) / 2.0, 1.0 / NESTED_CELLS[-1])
+        return np.asarray(2.0 * (middle + spread * np.array(SCORE_EDGES)) - 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +140,7 @@ class ClassCells(CellShares[float]):
     balance: Balance
     scores: Array
     edges: Array
-    kinds: ClassVar[Sequence[int]] = (WIDTH,)
+    kinds: ClassVar[Sequence[int]] = (SCORE_CELLS,)
 
     @property
     def factor(self) -> float:
@@ -150,7 +149,7 @@ class ClassCells(CellShares[float]):
 
     def cells(self, shards: Shards) -> list[IntArray]:
         """Of every score and class."""
-        return [np.searchsorted(self.edges, self.scores, side="right") + WIDTH // 2 * (shards.y > 0)]
+        return [np.searchsorted(self.edges, self.scores, side="right") + SCORE_CELLS // 2 * (shards.y > 0)]
 
     def finish(self, noisy: Noisy) -> float:
         """The score from which on to answer with the second class."""
@@ -172,7 +171,7 @@ def _quantile(levels: list[Array], share: float) -> float:
         sums = below + np.cumsum(shares[first : first + BRANCHES - 1])
         part = int(np.argmax(np.append(sums >= share, True)))
         cell, below = first + part, float(sums[part - 1]) if part else below
-    return (cell + 0.5) / CELLS[-1]
+    return (cell + 0.5) / NESTED_CELLS[-1]
 
 
 def last_queries(balance: Balance, scores: Array, edges: Array) -> tuple[ScoreCells, ClassCells]:

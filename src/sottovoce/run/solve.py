@@ -20,7 +20,7 @@ from sottovoce.algorithm.method import State
 from sottovoce.engine import ENGINES, Engine, choose
 from sottovoce.errors import SpecError
 from sottovoce.network.schedule import Schedule
-from sottovoce.privacy.moments import Moments
+from sottovoce.privacy.one_shot import Moments
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards

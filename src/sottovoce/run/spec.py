@@ -23,12 +23,9 @@ from sottovoce.network.averaging import AVERAGINGS
 from sottovoce.network.graphs import GRAPHS, Family
 from sottovoce.network.mixing import GOSSIP, METROPOLIS, WEIGHTS, Averaging, Rule
 from sottovoce.privacy.accounting import check_delta
-from sottovoce.privacy.balance import BALANCES, Balance
 from sottovoce.privacy.calibration import NOISES, Noise, NoNoise
 from sottovoce.privacy.distribution import DISTRIBUTIONS, Distribution
-from sottovoce.privacy.moments import MOMENTS, Moments
-from sottovoce.privacy.one_shot import MAX_SHARE, OneShot
-from sottovoce.privacy.quantiles import QUANTILES, Quantiles
+from sottovoce.privacy.one_shot import BALANCES, MAX_SHARE, MOMENTS, QUANTILES, Balance, Moments, OneShot, Quantiles
 from sottovoce.privacy.release import ADVERSARIES, LAWS, Adversary, GaussianChoice, MechanismChoice, Transcript
 from sottovoce.privacy.sampling import SAMPLINGS, Fixed, Sampling
 from sottovoce.problem import objective

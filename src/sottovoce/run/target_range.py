@@ -30,7 +30,7 @@ import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array, IntArray
 from sottovoce.casts import whole_units
-from sottovoce.privacy.quantiles import BRANCHES, CELLS, Quantiles
+from sottovoce.privacy.one_shot import BRANCHES, NESTED_CELLS, Quantiles
 from sottovoce.problem.shards import Shards
 from sottovoce.run.one_shot import CellShares, Noisy
 from sottovoce.run.plan import Public
@@ -126,8 +126,8 @@ def cells(y: Array) -> list[IntArray]:
     >>> [places.tolist() for places in cells(np.array([-1.0, 0.0, 7.0]))][:2]
     [[0, 2, 3], [0, 8, 15]]
     """
-    fine = whole_units((np.clip(y, -1.0, 1.0) + 1.0) * (CELLS[-1] / 2.0), high=CELLS[-1] - 1)
-    return [fine // (CELLS[-1] // count) for count in CELLS]
+    fine = whole_units((np.clip(y, -1.0, 1.0) + 1.0) * (NESTED_CELLS[-1] / 2.0), high=NESTED_CELLS[-1] - 1)
+    return [fine // (NESTED_CELLS[-1] // count) for count in NESTED_CELLS]
 
 
 # -- what is made of it --
@@ -178,7 +178,7 @@ def ends(levels: list[Array], deviation: float) -> tuple[float, float]:
     Examples
     --------
     >>> y = np.random.default_rng(0).normal(0.3, 0.01, 4000)
-    >>> shares = [np.bincount(places, minlength=count) / 4000 for places, count in zip(cells(y), CELLS)]
+    >>> shares = [np.bincount(places, minlength=count) / 4000 for places, count in zip(cells(y), NESTED_CELLS)]
     >>> [round(2 * end - 1, 3) for end in ends(shares, 0.001)]
     [0.271, 0.331]
     """
@@ -188,7 +188,7 @@ def ends(levels: list[Array], deviation: float) -> tuple[float, float]:
     left, right = (walk(each, deviation, tail) for each in (levels, turned))
     half = [walk(each, deviation, 0.5, 0.5) for each in (levels, turned)]
     middle = (half[0].outer + half[0].inner + 2.0 - half[1].outer - half[1].inner) / 4.0
-    low, high, least = left.outer, 1.0 - right.outer, 1.0 / CELLS[-1]
+    low, high, least = left.outer, 1.0 - right.outer, 1.0 / NESTED_CELLS[-1]
     if high - low < least:  # noise let the walks pass each other, or all is in one place
         low, high = (low + high - least) / 2.0, (low + high + least) / 2.0
     quarter = (high - low) / 4.0
@@ -217,7 +217,7 @@ class TargetCounts(CellShares[TargetRange]):
     quantiles: Quantiles
     bound: float = 1.0
     intercept: float = 0.0
-    kinds: ClassVar[Sequence[int]] = CELLS
+    kinds: ClassVar[Sequence[int]] = NESTED_CELLS
 
     @property
     def factor(self) -> float:
@@ -231,7 +231,7 @@ class TargetCounts(CellShares[TargetRange]):
     def finish(self, noisy: Noisy) -> TargetRange:
         """The range that follows from the noisy mean."""
         mean = noisy.mean / self.factor
-        levels = np.split(mean, np.cumsum(CELLS)[:-1])
+        levels = np.split(mean, np.cumsum(NESTED_CELLS)[:-1])
         low, high = (2.0 * end - 1.0 for end in ends(levels, noisy.deviation / self.factor))
         if not self.intercept:
             high = max(-low, high)

@@ -158,15 +158,15 @@ def _own(event: Event, true: Event) -> Event:
 
 
 def _check_equal(what: str, mine: Any, theirs: Any, near: float = 1e-9) -> None:
-    if not _alike(mine, theirs, near):
+    if not _nearly_equal(mine, theirs, near):
         raise PrivacyError(f"{what} is {_short(mine)}, but the spec and the public numbers give {_short(theirs)}")
 
 
-def _alike(mine: Any, theirs: Any, near: float) -> bool:
+def _nearly_equal(mine: Any, theirs: Any, near: float) -> bool:
     if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
-        return mine.keys() == theirs.keys() and all(_alike(mine[k], theirs[k], near) for k in mine)
+        return mine.keys() == theirs.keys() and all(_nearly_equal(mine[k], theirs[k], near) for k in mine)
     if isinstance(mine, list | tuple) and isinstance(theirs, list | tuple):
-        return len(mine) == len(theirs) and all(_alike(a, b, near) for a, b in zip(mine, theirs, strict=True))
+        return len(mine) == len(theirs) and all(_nearly_equal(a, b, near) for a, b in zip(mine, theirs, strict=True))
     if isinstance(mine, float) and isinstance(theirs, float):
         return mine == theirs or math.isclose(mine, theirs, rel_tol=near)
     return bool(mine == theirs)

@@ -34,7 +34,7 @@ LEAST_BITS = 25
 """The octave of the clip over the grid of sums, at least: the grid is at most L·2⁻²⁴."""
 WHOLE_BITS = 62
 EXACT = 53
-SHY = 1.0 - 2.0**-40
+ROUND_DOWN = 1.0 - 2.0**-40
 """A largest slope is computed in double arithmetic, and made smaller by more than its error."""
 BLOCK = 1 << 13
 """Numbers that are brought to the grid at a time."""
@@ -174,7 +174,7 @@ class GridRows:
     @cached_property
     def caps(self) -> Array:
         """The largest slope of every row, in units of g_s: times the row it is no longer than L."""
-        whole = np.floor(self.grids.length * SHY / np.sqrt(np.maximum(self.squares, 1.0)))
+        whole = np.floor(self.grids.length * ROUND_DOWN / np.sqrt(np.maximum(self.squares, 1.0)))
         return np.where(self.squares > 0, whole, 0.0)
 
     @cached_property

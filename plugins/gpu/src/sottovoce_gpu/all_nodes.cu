@@ -92,7 +92,7 @@ KERNEL BOUNDED all_nodes(const AllNodes* all) {
     rows[j] = constant ? (float)run.intercept : 0.0f;
   }
   fetch_nodes(run, run.turns_first, hall->turn_nodes + (run.turns_first & 1));
-  asked_is_here();
+  fetches_are_done();
   BARRIER();
   for (i64 at = run.turns_first; at < run.turns_last; at++) {
     TurnNodes* nodes = hall->turn_nodes + (at & 1);
@@ -121,7 +121,7 @@ KERNEL BOUNDED all_nodes(const AllNodes* all) {
             said[r][k][side] = fmaf(other, noise[1][k][side], fmaf(one, noise[0][k][side], said[r][k][side]));
       }
     }
-    asked_is_here();
+    fetches_are_done();
     BARRIER();
     for (int first = 0; first < n; first += 8) {
       float row[8][PER][2];

@@ -317,7 +317,7 @@ INSIDE void batch_by_batch(const Part& part, const Seat* rooms, const Bound* bou
   for (int batch = -1; batch < part.batches; batch++) {  // of the batch before the first there are the next one's normals
     if (batch >= 0) {
       if (bounds[batch].place > last) break;
-      asked_is_here();
+      fetches_are_done();
       BARRIER();
       fetch_seats(part, batch + 2);
       fetch_rest(part, batch + 1);
@@ -334,7 +334,7 @@ INSIDE void batch_by_batch(const Part& part, const Seat* rooms, const Bound* bou
         draws(seats[at.q], at.c, room + at.q * counters + at.c);
     }
   }
-  asked_is_here();
+  fetches_are_done();
 }
 
 INSIDE bool part_of(Part& part, const Span& w, const Team& team, const Extent& span, int chunk) {
@@ -419,7 +419,7 @@ KERNEL LIGHT span_ahead(const Span* given) {
     for (int i = 0; i < n; i++) fetch_word((u32*)z + i * workers + x, (const u32*)from + (i64)i * m);
   }
   int last = entries[starts[here[0] + 1] - 1].when / 2;  // of all columns here the first is needed longest
-  asked_is_here();
+  fetches_are_done();
   BARRIER();
   auto draws = [&](const Seat& seat, int c, int to) {
     if (c >= columns) return;
@@ -577,7 +577,7 @@ KERNEL span_slopes(const Span* given) {
     later = who_is(run, span.place + p + 2 < end ? span.place + p + 2 : end);
     float *part = partial + (p & 1) * WARPS, *weights = coming + (p & 1) * w.most_places;
     if (more) look_at(next, spots, rows[p + 1], rows[p + 2]);
-    asked_is_here();  // each thread uses what it has requested itself
+    fetches_are_done();  // each thread uses what it has requested itself
     for (int s = THREAD; s < p; s += THREADS) arrived[s] = weights[s] * pulls[s];
     BARRIER();
     float* after = coming + ((p + 1) & 1) * w.most_places;
@@ -603,7 +603,7 @@ KERNEL span_slopes(const Span* given) {
     fact = known;
     soon = later;
   }
-  asked_is_here();
+  fetches_are_done();
 }
 
 // ---- everything, slopes being known
@@ -799,7 +799,7 @@ KERNEL HEAVY span_rounds(const Span* given) {
     }
   }
   if (near_by) entries = cache;
-  asked_is_here();
+  fetches_are_done();
   BARRIER();
   auto draws = [&](const Seat& seat, int c, int to) {
     Two found;

@@ -109,7 +109,7 @@ def run_spans(
     sizes, first = [team.turns[:, 1] for team in teams], teams[0].runs[0]
     widest, narrowest = max(int(s.max()) for s in sizes), min(int(s.min()) for s in sizes)
     runs, n = max(len(team.runs) for team in teams), int(first["n"])
-    identical = 2 < n == widest == narrowest and all(_stand_together(team, n) for team in teams)
+    identical = 2 < n == widest == narrowest and all(_are_identical(team, n) for team in teams)
     identical = identical and all(bool((values == values[:, :1]).all()) for values in (z, total))
     shape = shaped(machine, 1 if identical else n, runs, widest, narrowest, bool(options["LINEAR"]))
     if shape is None:
@@ -126,7 +126,7 @@ def run_spans(
     return True
 
 
-def _stand_together(team: Team, n: int) -> bool:
+def _are_identical(team: Team, n: int) -> bool:
     """Whether all nodes of a turn have slept since the same round, from the first turn on, and average."""
     begin, place = int(team.turns[0, 0]), struct("Place")
     assert place.fields is not None

@@ -59,7 +59,7 @@ INSIDE void pass(Barrier* barrier, u32 parity) {
       "{\n.reg .pred open;\nWAIT:\nmbarrier.try_wait.parity.shared::cta.b64 open, [%0], %1;\n"
       "@!open bra WAIT;\n}" ::"r"(on_chip_at(barrier)), "r"(parity) : "memory");
 }
-#define GATE_OF_SUMS(tile_count) 1
+#define ARRIVALS_OF_SUMS(tile_count) 1
 INSIDE void expect(Barrier* barrier, int bytes, bool wanted) {  // the barrier opens when so much was sent
   asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;\n}" ::
                    "r"(on_chip_at(barrier)), "r"(bytes), "r"((u32)wanted) : "memory");
@@ -124,7 +124,7 @@ INSIDE void arrive_when_here(Barrier* barrier) { arrive(barrier, true); }
 INSIDE void pass(Barrier* barrier, u32 parity) {
   while ((u32)(__atomic_load_n(&barrier->word, __ATOMIC_SEQ_CST) >> 32) == parity) sched_yield();
 }
-#define GATE_OF_SUMS(tile_count) (tile_count)
+#define ARRIVALS_OF_SUMS(tile_count) (tile_count)
 INSIDE void expect(Barrier*, int, bool) {}  // everybody who sends arrives
 typedef i64 Way;
 INSIDE Way way_to(int rank) { return (rank - rank_of_block()) * my_room_bytes; }
@@ -555,7 +555,7 @@ INSIDE void provide(const Run& run, const Player& me, const int* noisy, i64 begi
       arrive(me.full + at.slot, LANE == 0);
     }
   }
-  asked_is_here();
+  fetches_are_done();
 }
 
 KERNEL CLUSTERED BOUNDED clusters(const Cluster* all) {
@@ -607,7 +607,7 @@ KERNEL CLUSTERED BOUNDED clusters(const Cluster* all) {
       set_barrier(me.full + d, tiles * (LANES + 1));
       set_barrier(me.empty + d, runs * tiles);
     }
-    for (int k = 0; k < 2 * runs; k++) set_barrier(heard + k, GATE_OF_SUMS(me.tile_count));
+    for (int k = 0; k < 2 * runs; k++) set_barrier(heard + k, ARRIVALS_OF_SUMS(me.tile_count));
     gates_are_made();
   }
   for (int i = 0; plays && i < n; i++) {

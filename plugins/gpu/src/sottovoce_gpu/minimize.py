@@ -22,7 +22,7 @@ from sottovoce_gpu.rounds import records_of
 
 STEPS = 6_000
 """After which to give up."""
-LOOK = 25
+STEPS_PER_CHECK = 25
 """Steps between two examines the gap: an evaluation costs as much as two of them."""
 GAP_SHARE = 0.8
 """The gap that is wanted here, as a share of the one that the host is to find: what is float32 here is not there."""
@@ -46,7 +46,7 @@ def minimize_on(machine: Machine, problem: Problem, gap: float) -> tuple[Array, 
         work = _Work(machine, problem, h, records_of(machine, shards).X)
         for step in range(1, STEPS + 1):
             work.step()
-            if step % LOOK == 0 and work.measure_gap() <= GAP_SHARE * gap:
+            if step % STEPS_PER_CHECK == 0 and work.measure_gap() <= GAP_SHARE * gap:
                 break
         return machine.get(work.best_x), machine.get(work.best_slopes)
 

@@ -65,7 +65,7 @@ INSIDE float mean_point(const Means& w, const Numbers& at, const float4_& h, flo
   return w.boxed ? bounded(x, h.c, h.d) : x;
 }
 
-INSIDE void mean_look(const Means& w, i64 coordinate, i64 run, float z) {  // x of the coming round, and its share of the sum
+INSIDE void mean_at_round(const Means& w, i64 coordinate, i64 run, float z) {  // x of the coming round, and its share of the sum
   const Numbers at = w.numbers[w.at * w.runs + run];
   i64 j = coordinate * w.runs + run;
   float x = mean_point(w, at, w.h[run], z);
@@ -93,7 +93,7 @@ KERNEL mean_start(const Means* all) {
   const Means w = *all;
   for (i64 j = BLOCK_NUMBER * THREADS + THREAD; j < w.m * w.runs; j += BLOCKS * THREADS) {
     i64 coordinate = row_of(j, w.runs);
-    mean_look(w, coordinate, j - coordinate * w.runs, w.z[j]);
+    mean_at_round(w, coordinate, j - coordinate * w.runs, w.z[j]);
   }
 }
 
@@ -194,7 +194,7 @@ KERNEL mean_speak(const Means* all) {  // the mean of all messages, and x of the
         z = bounded(soft(-z, eta * h.a) / (1.0f + eta * h.b), h.c, h.d);
       }
       w.z[j] = z;
-      if (!w.last) mean_look(next, coordinate, run, z);
+      if (!w.last) mean_at_round(next, coordinate, run, z);
     }
   }
 }

@@ -58,7 +58,7 @@ INSIDE void fetch_word(u32* to, const u32* from) {  // from memory to the chip, 
 INSIDE void fetch_four(u32* to, const u32* from) {  // sixteen bytes, past the nearest cache
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from) : "memory");
 }
-INSIDE void asked_is_here() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+INSIDE void fetches_are_done() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #ifndef MAX_THREADS
 #define MAX_THREADS 512
 #endif
@@ -97,7 +97,7 @@ INSIDE void fetch_four(u32* to, const u32* from) {
   if ((size_t)to % 16 != 0) abort();  // as on a device
   memcpy(to, from, 16);
 }
-INSIDE void asked_is_here() {}
+INSIDE void fetches_are_done() {}
 #define BOUNDED
 #define STRIDE my_threads
 #endif
@@ -780,7 +780,7 @@ INSIDE void stream(const Run& run, i64 number, const Own& own, float* Z, const f
   float *za = Z + (i64)a * m, *zb = Z + (i64)b * m, *ta = run.total + (i64)a * m, *tb = run.total + (i64)b * m;
   float loud[2] = {speakers > 0 ? at_a.push * loudness[a] : 0.0f, speakers > 1 ? at_b.push * loudness[b] : 0.0f};
   i64 row_a = slot.place[0].row, row_b = slot.place[1].row;
-  asked_is_here();
+  fetches_are_done();
   BARRIER();  // z of the last turn is here
   if (WARP == 0 || WARPS == 1) {
     float u = row_a >= 0 ? margin(run, own, at_a, za, row_a) : 0.0f;
@@ -1032,10 +1032,10 @@ KERNEL BOUNDED rounds(const Run* runs) {
   BARRIER();
   i64 begin = run.turns_first;
   for (int k = 0; k < 7 && WARP == 0; k++) fetch_turn(run, begin + k, rings);
-  asked_is_here();
+  fetches_are_done();
   BARRIER();
   for (int k = 0; k < 5 && WARP == 0; k++) fetch_slot(run, begin + k, rings);
-  asked_is_here();
+  fetches_are_done();
   BARRIER();
   for (i64 at = begin; at < run.turns_last; at++) {
     const Turn turn = rings->turns[at & 7];
@@ -1043,7 +1043,7 @@ KERNEL BOUNDED rounds(const Run* runs) {
       stream(run, at, own, Z, loudness, partial, rings);
       continue;
     }
-    asked_is_here();
+    fetches_are_done();
     BARRIER();  // and z of the last turn is here
     fetch_ahead(run, at, rings);
     if (turn.pair == 2) mix_on_stage(run, turn, own, Z, loudness, partial, stage);

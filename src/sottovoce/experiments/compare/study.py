@@ -306,12 +306,12 @@ def run_cells(study: Study, cells: Sequence[Cell], f_star: float, engine: str = 
     runs = [run for some in groups for run in run_batch(some, shards, RunOptions(how, test, [f_star] * len(some)))]
     results = [run.result() for run in runs]
     return [
-        study.head(cell) | _row(result, cell) | _ranks(result, test) | _told_tuned(study, result, cell, f_star)
+        study.head(cell) | _row(result, cell) | _ranks(result, test) | _tuning_facts(study, result, cell, f_star)
         for cell, result in zip(cells, results, strict=True)
     ]
 
 
-def _told_tuned(study: Study, result: Result, cell: Cell, f_star: float) -> Row:
+def _tuning_facts(study: Study, result: Result, cell: Cell, f_star: float) -> Row:
     """Of a tuned run: by which protocol, at which cost, and its F of the h that all are judged by."""
     if not cell.tuned:
         return {"protocol": "", "search_epsilon": None}

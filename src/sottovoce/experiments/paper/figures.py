@@ -9,7 +9,7 @@ from sottovoce.experiments.paper.runs import DELTA, EPSILONS, FIGURES, SCHEMES, 
 from sottovoce.experiments.table import Row
 from sottovoce.figure import Curve, Figure, Interval, Panel
 
-LOOKS = {
+STYLES = {
     "edges(1)": ("#0072b2", "solid", "o"),
     "edges(2)": ("#d55e00", "dashed", "s"),
     "matching(2)": ("#cc79a7", "dotted", "D"),
@@ -99,7 +99,7 @@ def _panel(view: View, rows: Sequence[Row], noise: str, quantity: str) -> Panel:
 
 def _curve(view: View, rows: Sequence[Row], scheme: str, quantity: str) -> Curve:
     """Mean and interval: of the last round against ε, or of all evaluations against passes and rounds."""
-    color, dash, mark = LOOKS[scheme]
+    color, dash, mark = STYLES[scheme]
     if view.epsilon is None:
         found = [Interval.of(final(rows, quantity, epsilon=epsilon)) for epsilon in EPSILONS]
         return Curve.of(SCHEMES[scheme], {"epsilon": np.array(EPSILONS)}, found, (color, dash), mark)

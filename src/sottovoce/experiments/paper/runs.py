@@ -51,7 +51,7 @@ REGULARIZERS = {"l2": (paper_l2, tuple(SCHEMES)), "l1": (paper_l1, ("edges(1)", 
 """Each with the preset and the schemes that the paper shows it with."""
 
 GAPS = {"tiny": 1e-6, "small": 1e-5, "full": 1e-4}
-LOOKS = {"tiny": 16, "small": 20, "full": 12}
+EVALUATIONS = {"tiny": 16, "small": 20, "full": 12}
 KEY = ("data", "size", "h", "scheme", "noise", "epsilon", "seed")
 """What makes a run what it is; it has a row for each evaluation."""
 
@@ -228,7 +228,7 @@ def run_groups(
     specs = [spec for group in batch for _, _, spec in group.specs(shards.sizes, noises)]
     if known is not None:  # the noise is calibrated already
         specs = [s.replace(privacy__noise=GivenNoise(one.sigma)) for s, one in zip(specs, known, strict=True)]
-    runs = run_batch(specs, shards, RunOptions(Execution(engine, LOOKS[dataset.size]), dataset.test))
+    runs = run_batch(specs, shards, RunOptions(Execution(engine, EVALUATIONS[dataset.size]), dataset.test))
     about = environment(runs[0].engine, time.perf_counter() - began, len(runs))
     best = f_star.result()[batch[0].h]
     rows = []
