@@ -17,7 +17,7 @@ from sottovoce.errors import SpecError
 
 DRIVERS = ("PGPASSWORD", "PGPASSFILE", "PGSSLPASSWORD", "MYSQL_PWD")
 """What PostgreSQL's and MySQL's own libraries take from the environment."""
-PIPE = "SOTTOVOCE_VAULT"
+PIPE = "SOTTOVOCE_CREDENTIALS_PIPE"
 MAX_SECRETS_BYTES = 32768  # bytes that fit into any system's pipe at once
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _kept: dict[str, str] = {}
