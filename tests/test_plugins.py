@@ -21,6 +21,7 @@ from sottovoce.engine import ENGINES, Engine, choose, engine_named, one_by_one, 
 from sottovoce.errors import SottovoceError
 from sottovoce.experiments.baselines import Baseline
 from sottovoce.experiments.compare.metrics import measured
+from sottovoce.network import Nodes, Periodic
 from sottovoce.network.mixing import Averaging, Gossip
 from sottovoce.privacy.sampling import Poisson
 from sottovoce.problem.losses import LOSSES, Conjugate, Loss
@@ -399,6 +400,26 @@ class _Loud(Gossip):
 
 
 @dataclass(frozen=True)
+class _Nameless(Periodic):
+    """A ring, whose text is that of a dataclass."""
+
+    def pairs(self, graph):
+        i = np.arange(graph.n)
+        return [np.stack([i, (i + 1) % graph.n], axis=1)]
+
+
+@dataclass(frozen=True)
+class _Busy(Nodes):
+    """Draws one node more than it says."""
+
+    def __str__(self):
+        return "busy"
+
+    def iota(self, graph):
+        return super().iota(graph) * (self.k - 1) / self.k
+
+
+@dataclass(frozen=True)
 class _Often(Poisson):
     """Draws all records, and is accounted as if it drew a few."""
 
@@ -535,6 +556,8 @@ def test_the_command_finds_what_an_installed_package_brings(tmp_path):
         ("averaging", _Loud, "loud"),
         ("sampling", _Often, "often"),
         ("baseline", None, "spendthrift"),
+        ("activation", _Nameless, "nameless"),
+        ("activation", lambda: _Busy(3), "busy"),
         ("feature map", lambda X: X - X.mean(axis=0), "centered"),
     ],
 )

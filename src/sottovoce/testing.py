@@ -3,9 +3,9 @@
 `sottovoce.register` runs the check of its kind (`CHECKS`), unless `check=False`.
 
 ``check_loss``, ``check_regularizer``, ``check_graph``, ``check_method``, ``check_engine``, ``check_weight_rule``,
-``check_averaging``, ``check_sampling``, ``check_baseline`` and ``check_feature_map`` take what is to be registered and
-raise `LawBroken` with the law and a counterexample, or return nothing. They draw points from a seed; the laws one by
-one (`LOSS_LAWS`, `REGULARIZER_LAWS`) take points of anybody's choice, as from Hypothesis.
+``check_averaging``, ``check_activation``, ``check_sampling``, ``check_baseline`` and ``check_feature_map`` take what is
+to be registered and raise `LawBroken` with the law and a counterexample, or return nothing. They draw points from a
+seed; the laws one by one (`LOSS_LAWS`, `REGULARIZER_LAWS`) take points of anybody's choice, as from Hypothesis.
 
 Passing them proves nothing; a row that breaks one is wrong.
 """
@@ -25,10 +25,11 @@ from sottovoce.algorithm.method import State
 from sottovoce.algorithm.methods import METHODS, MethodChoice
 from sottovoce.engine import ENGINES, Engine, Job, reference
 from sottovoce.errors import SottovoceError, SpecError
-from sottovoce.network.activation import Everyone
+from sottovoce.network.activation import ACTIVATIONS, Activation, Everyone, Periodic
 from sottovoce.network.averaging import AVERAGINGS
 from sottovoce.network.graphs import GRAPHS, Family
 from sottovoce.network.mixing import METROPOLIS, WEIGHTS, Averaging, Rule, beta, check_doubly_stochastic
+from sottovoce.network.schedule import draw_schedule
 from sottovoce.privacy.sampling import SAMPLINGS, Sampling
 from sottovoce.problem.losses import LOSSES, Joint, Loss
 from sottovoce.problem.optimum import optimum
@@ -39,6 +40,7 @@ from sottovoce.run.build import prepare
 from sottovoce.run.spec import AlgorithmSpec, Spec
 
 __all__ = [
+    "check_activation",
     "check_averaging",
     "check_baseline",
     "check_engine",
@@ -428,6 +430,8 @@ def check_averaging(averaging: Averaging | str) -> None:
     >>> check_averaging("gossip(3)")
     """
     one = AVERAGINGS.read(averaging) if isinstance(averaging, str) else averaging
+    if isinstance(averaging, str):
+        _check_spelling("averaging", AVERAGINGS, one)
     W = WEIGHTS.read("lazy")(GRAPHS.make("complete")(7).adjacency())  # which no power of itself equals
     messages = np.random.default_rng(0).normal(size=(7, 3))
     mixed = one.mix(W, messages.copy())
@@ -445,6 +449,31 @@ def check_averaging(averaging: Averaging | str) -> None:
             holds("who sends is heard", all(me in plans[peer][step].heard for peer in plan[step].to), node=me)
             held[me] = one.combine(me, plan[step], before[me], {peer: before[peer] for peer in plan[step].heard})
     holds("nodes compute what `mix` does", np.allclose(np.concatenate(held), mixed, rtol=1e-9, atol=1e-12))
+
+
+def check_activation(activation: Activation | str) -> None:
+    """Hold a registered activation to its text and to the ι that privacy is planned with (8 nodes, 5,000 rounds).
+
+    Independent rounds are held to six deviations of their ι, a sequence of graphs to one period.
+
+    Examples
+    --------
+    >>> check_activation("hypercube")
+    """
+    one = ACTIVATIONS.read(activation) if isinstance(activation, str) else activation
+    if isinstance(activation, str):
+        _check_spelling("activation", ACTIVATIONS, one)
+    graph, T = GRAPHS.make("complete")(8), 5000
+    iota = np.asarray(one.iota(graph))
+    holds("ι is a probability of each node", iota.shape == (8,) and np.all((iota >= 0) & (iota <= 1)), iota=iota)
+    first, again = (draw_schedule(graph, one, METROPOLIS, T, np.random.default_rng(0)) for _ in range(2))
+    same = all(np.array_equal(getattr(first, part), getattr(again, part)) for part in ("active", "starts", "pattern"))
+    holds("the same generator draws the same rounds", same)
+    off = one.count(graph) if isinstance(one, Periodic) else 6 * np.sqrt(T * iota * (1 - iota)) + 1
+    found = first.participations()
+    holds("nodes are active as often as ι says", np.all(np.abs(found - T * iota) <= off), active=found, iota=iota)
+    rate = beta(graph, one, METROPOLIS).beta
+    holds("β is a rate", 0 <= rate <= 1 + ROUNDING, beta=rate)
 
 
 def _stretch(stream: Array, first: int, count: int) -> Array:
@@ -534,6 +563,7 @@ CHECKS: dict[str, Callable[[str], object]] = {
     "averaging": check_averaging,
     "sampling": check_sampling,
     "baseline": check_baseline,
+    "activation": check_activation,
     "feature map": check_feature_map,
 }
 """What `register` runs, by the kind of a choice: its check with its default numbers, on the engine that runs anything.
@@ -544,11 +574,21 @@ def _check_text(kind: str, table: Any, value: Any) -> None:
     """A registered choice is its text, and survives a trip to another process."""
     if value.name not in table if hasattr(value, "name") else False:
         return  # not registered (yet): it has no text
-    try:
-        read, sent = table.read(str(value)), pickle.loads(pickle.dumps(value))
-    except SottovoceError as error:
-        raise LawBroken(f"a {kind} is its text: '{value}' is not read ({error})") from None
+    read, sent = _check_spelling(kind, table, value), pickle.loads(pickle.dumps(value))
     holds(f"a {kind} is its text", str(read) == str(value) == str(sent), text=str(value), read=str(read))
+
+
+def _check_spelling(kind: str, table: Any, value: Any) -> Any:
+    """What the text of a registered choice is read as."""
+    try:
+        read = table.read(str(value))
+    except SottovoceError as error:
+        raise LawBroken(
+            f"the text of this {kind}, {str(value)!r}, is not read back ({error}); let __str__ give the name "
+            "that it is registered by, with its numbers"
+        ) from None
+    holds(f"a {kind} is its text", read == value, text=str(value), read=str(read))
+    return read
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,6 @@
 """Assumption 2: who is linked with whom, who speaks in a round, and how fast they come to agree."""
 
-from sottovoce.network.activation import ACTIVATIONS, Edges, Everyone, Matching, Nodes, Ticks
+from sottovoce.network.activation import ACTIVATIONS, Activation, Edges, Everyone, Matching, Nodes, Periodic, Ticks
 from sottovoce.network.averaging import AVERAGINGS, Clipped, Exact, Quantized, Trimmed
 from sottovoce.network.graphs import GRAPHS, Graph
 from sottovoce.network.mixing import WEIGHTS, Averaging, Exchange, Gossip, beta
@@ -11,6 +11,7 @@ __all__ = [
     "AVERAGINGS",
     "GRAPHS",
     "WEIGHTS",
+    "Activation",
     "Averaging",
     "Clipped",
     "Edges",
@@ -21,6 +22,7 @@ __all__ = [
     "Graph",
     "Matching",
     "Nodes",
+    "Periodic",
     "Quantized",
     "Schedule",
     "Ticks",
