@@ -88,7 +88,9 @@ class Choices(dict[str, Callable[..., Value]], Generic[Value]):
         self, noun: str, rows: Mapping[str, Callable[..., Value]], error: type[SottovoceError] = SpecError
     ) -> None:
         super().__init__(rows)
-        self.noun, self.error, self._later = noun, error, False
+        self.noun, self.error = noun, error
+        self.later = False
+        """Whether what is read is a function, of something that comes later."""
 
     @classmethod
     def of_functions(
@@ -102,15 +104,15 @@ class Choices(dict[str, Callable[..., Value]], Generic[Value]):
         >>> powers.read("power:2.0")(5), str(powers.read("power")), powers.read("power") == powers.read("power:3")
         (25.0, 'power(3)', True)
         """
-        table: Choices[Chosen[Any, Made]] = Choices(noun, {}, error)
-        table._later, _TABLES[noun] = True, table
+        table: Choices[Chosen[Any, Made]] = cls(noun, {}, error)  # type: ignore[assignment]
+        table.later, _TABLES[noun] = True, table
         for name, function in functions.items():
             table.add(name, function)
         return table
 
     def add(self, name: str, row: Callable[..., Any]) -> None:
         """One more row; of a table of functions, one more function."""
-        made: Callable[..., Any] = _later(self.noun, name, row) if self._later else row
+        made: Callable[..., Any] = _later(self.noun, name, row) if self.later else row
         self[name] = made
 
     @property
@@ -219,6 +221,7 @@ class Field(Generic[Value]):
     def __set__(self, instance: object, value: Value | str) -> None:
         """Read a text once, here."""
         unread = value is None or isinstance(value, str | bytes | int | float | list | dict | tuple)
+        unread = unread or (self.table.later and not callable(value))
         instance.__dict__[self._name] = self.table.read(value) if unread else value  # type: ignore[arg-type]
 
 

@@ -1,5 +1,7 @@
 """Graphs: every row against NetworkX or a hand-made list, and every refusal."""
 
+from dataclasses import dataclass
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -8,8 +10,11 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array, csgraph
 
 from sottovoce.errors import NetworkError
-from sottovoce.network.graphs import GRAPHS, Graph, _pieces
+from sottovoce.network.activation import ACTIVATIONS, Periodic
+from sottovoce.network.graphs import GRAPHS, Graph, _pieces, undirected
 from sottovoce.network.mixing import metropolis
+from sottovoce.planner import PublicInputs
+from sottovoce.run.spec import AlgorithmSpec, NetworkSpec, Spec
 
 NEEDS = {"random_regular": {"degree": 4}}
 
@@ -188,6 +193,47 @@ def test_a_directed_graph_is_refused_and_never_made_undirected():
         Graph("mine", 3, np.array(both[:3]))
     with pytest.raises(NetworkError, match="directed graphs are not supported"):
         metropolis(np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0]]))
+
+
+@pytest.mark.parametrize("made", [nx.DiGraph, nx.MultiDiGraph])
+def test_a_directed_graph_of_networkx_is_refused_wherever_a_graph_is_given(made):
+    """Specs and public inputs took any object, and failed later with a TypeError."""
+    graph = made([(0, 1), (1, 2), (2, 0)])
+    for give in (
+        lambda: Graph("mine", 3, graph),
+        lambda: NetworkSpec(graph=graph),
+        lambda: Spec(AlgorithmSpec(3)).replace(network__graph=graph),
+        lambda: PublicInputs((5, 5, 5), 2, 1.0, 1e-5, graph=graph),
+        lambda: GRAPHS.read(graph),
+        lambda: undirected(3, graph),
+        lambda: _Rounds((graph,)).outcomes(GRAPHS.read("complete")(3)),
+    ):
+        with pytest.raises(NetworkError, match="directed graphs are not supported"):
+            give()
+    with pytest.raises(NetworkError, match=r"give 'edge_list\(FILE\)', or register"):
+        NetworkSpec(graph=nx.Graph([(0, 1)]))
+
+
+@dataclass(frozen=True)
+class _Rounds(Periodic):
+    given: tuple
+
+    def pairs(self, graph):
+        return list(self.given)
+
+
+def test_a_directed_round_of_a_sequence_is_refused(tmp_path):
+    """A link in both directions beside one in a single direction was made undirected silently."""
+    complete = GRAPHS.read("complete")(3)
+    with pytest.raises(NetworkError, match=r"link \[1, 2\] is named in one"):
+        _Rounds((np.array([(0, 1), (1, 0), (1, 2)]),)).outcomes(complete)
+    once, twice = (_Rounds((np.array(pairs),)).outcomes(complete) for pairs in ([(0, 1), (1, 2)], [(0, 1), (1, 0)]))
+    assert once.shape == (1, 2) and np.unique(twice).size == 1
+    path = tmp_path / "rounds.txt"
+    for text, words in (("1 0 -> 1\n", "line 1 of"), ("1 0 1\n1 1 0\n1 1 2\n", "is named in one")):
+        path.write_text(text)
+        with pytest.raises(NetworkError, match=f"(?s)directed graphs are not supported.*{words}"):
+            ACTIVATIONS.read(f"cycle({path})").outcomes(complete)
 
 
 def test_links_are_put_in_order_and_cannot_be_changed():

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import NetworkError
-from sottovoce.network.graphs import WIDE, Graph
+from sottovoce.network.graphs import DIRECTED, WIDE, Graph, undirected
 from sottovoce.registry import Choices, write
 
 BLOCK = 1 << 20  # entries of stacked matrices worked on at a time: 8 MB of weights
@@ -371,7 +371,7 @@ class Periodic(Activation):
 
     def outcomes(self, graph: Graph) -> IntArray:
         """A row a round: its links' numbers, the last of them again where others have more."""
-        rounds = self.pairs(graph)
+        rounds = [undirected(graph.n, pairs) for pairs in self.pairs(graph)]
         if not rounds or not all(len(pairs) for pairs in rounds):
             raise NetworkError(f"'{self}' has a round without links; give every round of a period at least one")
         for t, pairs in enumerate(rounds, 1):
@@ -443,6 +443,8 @@ class Cycle(Periodic):
             if not words:
                 continue
             numbers = [int(word) for word in words if word.isascii() and word.isdigit()]
+            if "->" in line:
+                raise NetworkError(f"this sequence of graphs {DIRECTED} (line {number} of '{self.path}')")
             if len(words) != 3 or len(numbers) != 3 or numbers[0] < 1 or max(numbers[1:]) >= graph.n:
                 raise NetworkError(
                     f"line {number} of '{self.path}' is '{line.strip()}', but a line is a round from 1 on and two "

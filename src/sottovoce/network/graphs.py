@@ -250,6 +250,12 @@ def _in_order(n: int, pairs: Any) -> IntArray:
     return links
 
 
+def undirected(n: int, pairs: Any) -> IntArray:
+    """Links as they are given, or as a graph of NetworkX has them; directed ones are refused, as in a `Graph`."""
+    ordered = _in_order(n, pairs)
+    return ordered if callable(getattr(pairs, "is_directed", None)) else np.asarray(pairs).reshape(-1, 2)
+
+
 def _pieces(n: int, edges: IntArray) -> IntArray:
     """The number of the connected piece of each node: nodes take over the smallest id that they can see."""
     root = np.arange(n)
@@ -430,7 +436,23 @@ def _complete(n: int) -> Graph:
     return Complete(n)
 
 
-GRAPHS = Choices.of_functions(
+class _Graphs(Choices[Chosen[int, Graph]]):
+    """The table, which refuses a graph of NetworkX by name: it takes families of graphs, for any number of nodes."""
+
+    def read(self, text: str) -> Chosen[int, Graph]:
+        """The family of a text."""
+        directed = getattr(text, "is_directed", None)
+        if callable(directed):
+            if directed():
+                raise NetworkError(f"this graph {DIRECTED}")
+            raise NetworkError(
+                "a graph of NetworkX has a fixed number of nodes; write its links to a file and give "
+                "'edge_list(FILE)', or register a function of the number of nodes that gives it"
+            )
+        return super().read(text)
+
+
+GRAPHS = _Graphs.of_functions(
     "graph", {"complete": _complete} | {name: _graph(name, links) for name, links in _LINKS.items()}, NetworkError
 )
 """Every kind of graph by name. The parameters: grid, torus: rows; erdos_renyi: p, seed; random_regular: degree, seed;

@@ -122,7 +122,7 @@ def alone(links: Any) -> Array:
     array([[1., 0.],
            [0., 1.]])
     """
-    shape = np.asarray(links).shape
+    shape = _degrees(links)[0].shape
     return np.broadcast_to(np.eye(shape[-1]), shape).copy()
 
 
