@@ -115,6 +115,12 @@ def test_uneven_nodes_have_batches_of_their_own_and_one_level_of_noise(name, mak
         assert variance(UNEVEN, spec, foreseen, 5)[0] >= 6 * np.sum(weights**2 * foreseen**2)
 
 
+def test_decor_for_outsiders_is_refused_where_its_noise_would_not_cancel():
+    """On Dirichlet sizes it was ranked with F − F* = 196, where decor_pairs had 0.004."""
+    even, one, pairs = replace(UNEVEN, sizes=(400,) * 5), make_baseline("decor"), make_baseline("decor_pairs")
+    assert "take decor_pairs" in one.refusal(UNEVEN) and not one.refusal(even) and not pairs.refusal(UNEVEN)
+
+
 def test_even_nodes_keep_their_whole_batches():
     assert BaselineInputs((100, 101, 100), 6, 1.0).spec("descent").privacy.sampling == Poisson(64)
     assert BaselineInputs((30, 40), 6, 1.0).spec("descent").privacy.sampling == Full()

@@ -258,6 +258,13 @@ def lonely(inputs: BaselineInputs) -> str:
     return "it needs at least two nodes" if inputs.n == 1 else ""
 
 
+def unweighted(inputs: BaselineInputs) -> str:
+    """Why noise that cancels in the sum of all nodes does not in the mean of all records."""
+    if inputs.uneven:
+        return "its noise cancels in an equal sum of nodes, not where they count by their records; take decor_pairs"
+    return lonely(inputs)
+
+
 def large_n(inputs: BaselineInputs) -> str:
     """Where one of them is curious, it needs two others."""
     return "it needs at least three nodes" if inputs.n < 3 else ""
@@ -359,7 +366,7 @@ FAMILIES: dict[str, tuple[Baseline, ...]] = {
         Baseline("huang_gaussian", "Huang, Mitra and Vaidya 2015, Gaussian", huang_gaussian, source="reconstruction"),
         Baseline("xiao_admm", "Xiao and Devadas 2021, ADMM", admm, source="reconstruction"),
         Baseline("xiao_dgd", "Xiao and Devadas 2021, DGD", mixup, source="reconstruction"),
-        Baseline("decor", "Allouah et al. 2024, DECOR", decor, refusal=lonely),
+        Baseline("decor", "Allouah et al. 2024, DECOR", decor, refusal=unweighted),
         Baseline("decor_pairs", "DECOR, any one node curious", decor_pairs, refusal=large_n),
         Baseline("decor_majority", "DECOR, any minority colluding", decor_majority, refusal=large_n),
         Baseline("alone", "each node alone", alone, source="own"),
