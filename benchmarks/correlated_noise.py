@@ -1,6 +1,6 @@
 """Noise that is correlated in time, at 20 nodes: a tree and banded factorizations against independent noise.
 
-python benchmarks/correlated_noise.py             # benchmarks/results/correlated-noise.csv; some seconds
+python benchmarks/correlated_noise.py COMMIT      # benchmarks/results/correlated-noise.csv; some seconds
 
 A node releases C g + N(0, σ²) of its gradients g_1 … g_T, that is gradients with noise C⁺ξ, at the same (ε, δ): σ is
 the multiplier of one Gaussian release times Δ·sens(C), which is exact. Two kinds of participation: *every round* (full
@@ -10,6 +10,7 @@ best of a grid for each, by F without privacy, equally for all.
 """
 
 import csv
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -74,40 +75,41 @@ def train(shards: Shards, noise: np.ndarray, gamma: float, participation: str, p
     return problem.value(total / T)
 
 
-def main() -> None:
+def measure(participation: str, name: str) -> dict[str, str]:
+    """A row of the table."""
+    C, z1 = FACTORS[name], single(EPSILON, DELTA)
+    full = participation == "every round"
+    reach = 2.0 / Q if full else 2.0 * T / Q
+    decode, needed = np.linalg.pinv(C), sensitivity(C, participation)
+    last = float(np.linalg.norm(decode.sum(axis=0)) * needed)
+    prefixes = float(np.linalg.norm(np.cumsum(decode, axis=0)) / np.sqrt(T) * needed)
+    losses = np.empty((SEEDS, len(GAMMAS)))
+    for seed in range(SEEDS):
+        table = two_gaussians(N * Q, M, seed=seed)
+        shards = Shards.of(table.X, table.y, even(N * Q, N)[0])
+        problem = Problem(LOSSES.make("logistic"), l2(MU), shards)
+        best = optimum(problem, gap=1e-7).value
+        xi = np.random.default_rng(seed).normal(size=(len(C), M)) / np.sqrt(N)
+        noise = z1 * reach * needed * (decode @ xi)
+        losses[seed] = [train(shards, noise, g, participation, problem) - best for g in GAMMAS]
+    chosen = int(np.argmin(losses.mean(axis=0)))
+    found = Interval.of(losses[:, chosen])
+    return {
+        "participation": participation,
+        "noise": name,
+        "last sum": f"{last / T if full else last:.3f}",
+        "prefix sums": f"{prefixes / T if full else prefixes:.3f}",
+        "F - F*": f"{found.mean:.4f}",
+        "±": f"{found.half:.4f}",
+        "gamma": f"{GAMMAS[chosen]:.3g}",
+    }
+
+
+def main(commit: str) -> None:
     """Measure, and write the table."""
-    rows, z1 = [], single(EPSILON, DELTA)
-    for participation in PARTICIPATIONS:
-        reach = 2.0 / Q if participation == "every round" else 2.0 * T / Q
-        for name, C in FACTORS.items():
-            decode, needed = np.linalg.pinv(C), sensitivity(C, participation)
-            last = float(np.linalg.norm(decode.sum(axis=0)) * needed)
-            prefixes = float(np.linalg.norm(np.cumsum(decode, axis=0)) / np.sqrt(T) * needed)
-            losses = np.empty((SEEDS, len(GAMMAS)))
-            for seed in range(SEEDS):
-                table = two_gaussians(N * Q, M, seed=seed)
-                shards = Shards.of(table.X, table.y, even(N * Q, N)[0])
-                problem = Problem(LOSSES.make("logistic"), l2(MU), shards)
-                best = optimum(problem, gap=1e-7).value
-                xi = np.random.default_rng(seed).normal(size=(len(C), M)) / np.sqrt(N)
-                noise = z1 * reach * needed * (decode @ xi)
-                losses[seed] = [train(shards, noise, g, participation, problem) - best for g in GAMMAS]
-            chosen = int(np.argmin(losses.mean(axis=0)))
-            found = Interval.of(losses[:, chosen])
-            rows.append(
-                {
-                    "participation": participation,
-                    "noise": name,
-                    "last sum": f"{last / T:.3f}" if participation == "every round" else f"{last:.3f}",
-                    "prefix sums": f"{prefixes / T:.3f}" if participation == "every round" else f"{prefixes:.3f}",
-                    "F - F*": f"{found.mean:.4f}",
-                    "±": f"{found.half:.4f}",
-                    "gamma": f"{GAMMAS[chosen]:.3g}",
-                }
-            )
-            print(rows[-1])
+    rows = [measure(participation, name) for participation in PARTICIPATIONS for name in FACTORS]
     with TARGET.open("w", newline="") as file:
-        file.write(f"# sottovoce {__version__}; python benchmarks/correlated_noise.py\n")
+        file.write(f"# sottovoce {__version__}, commit {commit}; python benchmarks/correlated_noise.py COMMIT\n")
         file.write(
             f"# {N} nodes of {Q} records, m = {M}, T = {T}, eps = {EPSILON:g}, delta = {DELTA:g}, {SEEDS} seeds\n"
         )
@@ -123,4 +125,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])
