@@ -11,6 +11,7 @@ from sottovoce import AlgorithmSpec, PrivateClassifier, PrivateSearchCV, Shards,
 from sottovoce.auditing import (
     attacked,
     audit_columns,
+    audit_inference,
     audit_pre_release,
     audit_private_threshold,
     audit_statistics,
@@ -151,6 +152,34 @@ def test_what_counts_no_scores_is_refused():
         audit_private_threshold(SCORES.replace(privacy__balance="none"), np.array([12]))
 
 
+# -- sums for intervals --
+
+SUMS = Spec(AlgorithmSpec(2), seed=1).replace(
+    privacy__noise="private(4)", privacy__inference="inference(0.9, 1, 1.4)", problem__loss="squared",
+    problem__intercept=0.25, privacy__clip=1.0,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_sums_for_intervals_are_nearly_caught_and_with_half_of_their_noise_found(loss):
+    """A logistic model's records reach two thirds of what is stated: no two are furthest apart in every sum."""
+    spec = SUMS.replace(problem__loss=loss)
+    found = audit_inference(spec, np.array([12, 30]), 3, runs=1500, seed=2)
+    assert not found.broken and 0.4 * found.stated < found.at_least < found.stated, found.verdict()
+    times = 2.0 if loss == "squared" else 4.0
+    assert audit_inference(spec, np.array([12]), 3, runs=1500, seed=2, stated=noisier(found.event, times)).broken
+
+
+def test_secure_sums_for_intervals_are_attacked_as_they_are():
+    found = audit_inference(SUMS.replace(seed=None), np.array([12]), 2, runs=800)
+    assert not found.broken and found.at_least > 0.25 * found.stated, found.verdict()
+
+
+def test_what_releases_no_sums_is_refused():
+    with pytest.raises(SpecError, match="releases no sums for intervals"):
+        audit_inference(SUMS.replace(privacy__inference="none"), np.array([12]), 2)
+
+
 # -- sufficient statistics --
 
 STATISTICS = Spec(AlgorithmSpec(1, method="statistics"), seed=1).replace(
@@ -281,8 +310,9 @@ def overheard(job):
         (lambda *given, **how: audit_pre_release(*given, 3, **how), WITH_MOMENTS),
         (audit_target_range, COUNTS),
         (audit_private_threshold, SCORES.replace(privacy__noise="private(16)")),
+        (lambda *given, **how: audit_inference(*given, 2, **how), SUMS.replace(privacy__noise="private(16)")),
     ],
-    ids=["shape", "targets", "scores"],
+    ids=["shape", "targets", "scores", "intervals"],
 )
 def test_what_pairs_share_keeps_what_is_stated_by_all_nodes_releases_together(attack, spec, nodes, runs):
     """And half of the noise is found, which is little more than what a node adds of its own."""

@@ -13,9 +13,12 @@ from sottovoce.features import Additive
 from sottovoce.privacy.accounting import compute_epsilon
 from sottovoce.privacy.calibration import single
 from sottovoce.privacy.distribution import Distribution
+from sottovoce.privacy.inference import Inference
 from sottovoce.privacy.one_shot import SCORE_EDGES, Balance, Moments, Quantiles
+from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.shards import Shards
 from sottovoce.run.distribution import ColumnCounts
+from sottovoce.run.inference import StageSums, stages_at
 from sottovoce.run.one_shot import OneShotRelease, Query, one_shot_release, sums_grid
 from sottovoce.run.private_scaling import RowMoments
 from sottovoce.run.private_threshold import ClassCells, ScoreCells
@@ -39,7 +42,15 @@ def queries(shards):
         ClassCells(Balance(0.1, 0.2), scores, EDGES),
         ColumnCounts(Distribution(0.05, 1, 0.1, 1), Additive(2, ((0, -1.0, 1.0),), 1.0, distribution=True), 1.0),
         ColumnCounts(Distribution(0.1, 2), Additive(2, ((0, -1.0, 1.0), (1, -2.0, 2.0))), 1.0),
+        *stages("logistic"),
+        *stages("squared"),
     ]
+
+
+def stages(loss):
+    """All sums for intervals, at a model under which slopes are steep."""
+    choice = Inference(0.9, 1.5, 1.4)
+    return [StageSums(stage, choice) for stage in stages_at(LOSSES.read(loss), np.array([0.3, 20.0, -0.5]), choice)]
 
 
 KINDS = range(len(queries(Shards.of(np.eye(2), np.ones(2), np.array([0, 2])))))

@@ -2,7 +2,8 @@
 
 `bounds` turns counts into lower bounds, `worst` has the records that an attacker chooses, `stage` makes many real runs,
 `scores` guesses, `attack` puts them together, `canaries` does it in a single run, `once` attacks releases beside the
-rounds: the pre-release of the shape of the data, counts of targets and of scores, statistics, evaluations, searches.
+rounds: the pre-release of the shape of the data, counts of targets and of scores, sums for intervals, statistics,
+evaluations, searches.
 """
 
 from typing import Any
@@ -14,6 +15,7 @@ from sottovoce.auditing.canaries import Canaries, OneRun
 from sottovoce.auditing.one_shot import (
     attacked,
     audit_columns,
+    audit_inference,
     audit_pre_release,
     audit_private_threshold,
     audit_statistics,
@@ -30,6 +32,7 @@ __all__ = [
     "attacked",
     "audit",
     "audit_columns",
+    "audit_inference",
     "audit_pre_release",
     "audit_private_threshold",
     "audit_statistics",

@@ -2,10 +2,10 @@
 
 `attacked` takes any test that gives one number a run, the larger the more like the second of two records: of a search,
 say, a coefficient of its best model. `audit_pre_release`, `audit_columns`, `audit_target_range`,
-`audit_private_threshold`, `audit_statistics` and, of held-out records, `audit_tally` have such tests for releases of
-the package, as strong as there are: both records are known, and so is what each would release without noise, so that
-along the line between the two nothing is lost. Many runs are made as one, each at a node of its own with its own noise,
-by the code that makes real ones.
+`audit_private_threshold`, `audit_inference`, `audit_statistics` and, of held-out records, `audit_tally` have such tests
+for releases of the package, as strong as there are: both records are known, and so is what each would release without
+noise, so that along the line between the two nothing is lost. Many runs are made as one, each at a node of its own with
+its own noise, by the code that makes real ones.
 """
 
 import math
@@ -36,6 +36,7 @@ from sottovoce.problem.moments import packed_moments
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
 from sottovoce.run.distribution import ColumnCounts
+from sottovoce.run.inference import StageSums, stages_at
 from sottovoce.run.one_shot import BEFORE, OneShotRelease, Query, one_shot_release
 from sottovoce.run.plan import Request, plan_public
 from sottovoce.run.private_scaling import RowMoments
@@ -51,6 +52,8 @@ COPIES_AT_ONCE = 1024
 """Runs that are made as one."""
 MAX_COPIES_WITH_PAIRS = 64
 """The same, where all of them speak to one another."""
+STEEP = 30.0
+"""A weight of a model under which two records that are almost the same have opposite slopes of full size."""
 TURNS = 64
 """Directions that are tried for the second record."""
 
@@ -377,6 +380,66 @@ def audit_private_threshold(spec: Spec, sizes: IntArray, *, stated: AccountedEve
 
     note, most = "noisy counts of scores, on their own", min(MAX_COPIES_WITH_PAIRS, _copies(copies.records))
     return copies.attacked(spec, played, note, stated, most, how)
+
+
+# -- sums for confidence intervals --
+
+
+def audit_inference(
+    spec: Spec, sizes: IntArray, features: int, *, stated: AccountedEvent | None = None, **how: Any
+) -> Audit:
+    """Attack all sums for confidence intervals together, released after the last round; `how` as in `attacked`.
+
+    Parameters
+    ----------
+    spec : a run with intervals; without a seed its releases are secure ones, as in a real run
+    sizes : records of every node
+    features : columns of a record, without the intercept's; more than a few are audited as a few
+    stated : what is stated, where that is not what the run itself would state
+
+    Examples
+    --------
+    >>> from sottovoce import AlgorithmSpec
+    >>> spec = Spec(AlgorithmSpec(2), seed=1).replace(
+    ...     privacy__noise="private(4)", privacy__inference="inference(0.9, 1, 1.4)", problem__loss="squared",
+    ...     problem__intercept=0.25, privacy__clip=1.0
+    ... )
+    >>> found = audit_inference(spec, np.array([30]), 3, runs=1500, seed=1)
+    >>> found.broken, found.stated / 2 < found.at_least < found.stated
+    ('', True)
+    """
+    choice, sizes = spec.privacy.inference, np.asarray(sizes)
+    if not choice:
+        raise SpecError("this run releases no sums for intervals, and there is nothing to audit after it")
+    spec, width = spec.replace(privacy__moments=Moments()), max(min(features, WIDTH), 2)
+    copies, last = _Copies.of(spec, sizes, width), spec.algorithm.rounds
+    queries = [StageSums(stage, choice) for stage in stages_at(spec.problem.loss, STEEP * np.eye(width + 1)[1], choice)]
+    X, y = _worst_pair(queries, width, spec.problem.row_norm)
+    alone = _alike(X, y, np.arange(2), [1, 1])
+    one, other = np.concatenate([query.means(alone) for query in queries], axis=1) / copies.records
+    line = (other - one) / copies.sigma**2
+
+    def played(worlds: IntArray, key: int) -> Array:
+        shards = copies.shards(X, y, worlds)
+        seen = [copies.seen(query, shards, spec, key, last + k) for k, query in enumerate(queries, start=1)]
+        return np.asarray(np.concatenate(seen, axis=1) @ line)
+
+    note = "noisy sums for intervals, all stages at one model"
+    most = min(MAX_COPIES_WITH_PAIRS, _copies(copies.records, line.size))
+    return copies.attacked(spec, played, note, stated, most, how)
+
+
+def _worst_pair(queries: Sequence[Query[object]], width: int, longest: float) -> tuple[Array, Array]:
+    """Of rows in one plane and both targets, the two records whose sums are furthest apart."""
+    turns = np.linspace(0.0, 2.0 * math.pi, TURNS + 1)[:-1]
+    X = np.zeros((2 * TURNS, width))
+    X[:, 0], X[:, 1] = np.tile(longest * np.cos(turns), 2), np.tile(longest * np.sin(turns), 2)
+    y = np.repeat([-1.0, 1.0], TURNS)
+    each = _alike(X, y, np.arange(len(y)), np.ones(len(y), dtype=np.int64))
+    sums = np.concatenate([query.means(each) for query in queries], axis=1)
+    apart = np.linalg.norm(sums[:, None, :] - sums[None, :, :], axis=2)
+    pair = list(np.unravel_index(int(np.argmax(apart)), apart.shape))
+    return X[pair], y[pair]
 
 
 # -- sufficient statistics --

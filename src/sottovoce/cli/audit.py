@@ -19,6 +19,7 @@ from sottovoce._types import IntArray
 from sottovoce.auditing import (
     Audit,
     audit_columns,
+    audit_inference,
     audit_pre_release,
     audit_private_threshold,
     audit_statistics,
@@ -136,7 +137,7 @@ def _report(aim: Target, found: Audit, one_shot: dict[str, Audit], plot: Path | 
 
 
 def _audit_one_shot(aim: Target, spec: Spec, **how: Any) -> dict[str, Audit]:
-    """Return the releases before the first round (of rows or targets) and after the last (of scores), one by one."""
+    """Return the releases before the first round (of rows or targets) and after the last (scores, or for intervals)."""
     found: dict[str, Audit] = {}
     if spec.privacy.moments:
         found["before"] = audit_pre_release(spec, aim.sizes, aim.features, **how)
@@ -146,6 +147,8 @@ def _audit_one_shot(aim: Target, spec: Spec, **how: Any) -> dict[str, Audit]:
         found["before"] = audit_target_range(spec, aim.sizes, **how)
     if spec.privacy.balance:
         found["after"] = audit_private_threshold(spec, aim.sizes, **how)
+    elif spec.privacy.inference:
+        found["after"] = audit_inference(spec, aim.sizes, aim.features, **how)
     return found
 
 

@@ -32,6 +32,7 @@ from sottovoce.estimators.settings import PlanOptions, caller_stacklevel, whole
 from sottovoce.estimators.unusable import finite_cells, number_cells, own_values, text_of, warn_owner, without_rows
 from sottovoce.evaluation import Evaluation
 from sottovoce.features import DENSE_CELLS, LINEAR, Additive, Features, densified
+from sottovoce.inference.table import CoefficientTable
 from sottovoce.matrices import is_sparse, row_norms
 from sottovoce.planner import Choice
 from sottovoce.planner.features import Columns
@@ -44,6 +45,7 @@ from sottovoce.problem.regularizers import Euclidean
 from sottovoce.problem.scores import row_scores
 from sottovoce.problem.shards import Shards, by_group, owner_of_rows, partition
 from sottovoce.run.build import ROW_SLACK
+from sottovoce.run.inference import mean_intervals
 from sottovoce.run.result import BUDGETED, Result
 from sottovoce.run.scale import Scale
 from sottovoce.run.solve import solve
@@ -307,6 +309,55 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
 
         return save(self, folder, schema=schema, force=force)
 
+    def summary(self, confidence: float = 0.95) -> CoefficientTable:
+        """The table of estimates, standard errors, intervals and p-values, in the units of the columns.
+
+        For models with ``inference=True``. `print` it, or take ``to_frame()``. The estimates are corrected ones, not
+        `coef_`: `coef_` is regularized, stopped early and noisy, so intervals around it would rarely cover the truth.
+
+        Parameters
+        ----------
+        confidence : of the intervals
+
+        Examples
+        --------
+        >>> from sottovoce import PrivateClassifier
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(0, 10, (20_000, 2))
+        >>> y = (rng.random(20_000) < 1 / (1 + np.exp(2 - 0.4 * X[:, 0]))).astype(int)
+        >>> model = PrivateClassifier(1.0, bounds=(0, 10), classes=[0, 1], inference=True, random_state=0).fit(X, y)
+        >>> table = model.summary()
+        >>> low, high = table.intervals[0]
+        >>> bool(low < 0.4 < high), table.names
+        (True, ('column 1', 'column 2', '(constant)'))
+        """
+        check_is_fitted(self)
+        return self.to_result().summary(confidence)
+
+    def mean_interval(self, X: Any, confidence: float = 0.95) -> Array:
+        """Intervals for the mean target at these records; of two classes, for the probability of the last of `classes`.
+
+        They are of the model of `summary`, not of `coef_`, and count sampling and privacy noise.
+
+        Parameters
+        ----------
+        X : records by features
+        confidence : of the intervals, each alone
+
+        Returns
+        -------
+        (records, 2) low and high ends
+        """
+        check_is_fitted(self)
+        result = self.to_result()
+        rows = np.asarray(densified(self._bounded(self._checked(X, reset=False)), DENSE_CELLS)) / self.row_norm_
+        return mean_intervals(result, rows, confidence)
+
+    def _wants_intervals(self) -> bool:
+        if self.inference not in (True, False):
+            raise SpecError(f"inference must be True or False, not {self.inference!r}")
+        return bool(self.inference)
+
     def report(self, path: str | Path, title: str | None = None) -> Path:
         """Write one HTML page about the fit, the same that `sottovoce report` makes of its folder, verified first."""
         from sottovoce.report import write  # Bokeh takes long to load: only when used
@@ -421,6 +472,7 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
             free=posed.free,
             columns=columns,
             wanted=self.features,
+            inference=self._wants_intervals(),
         )
 
     @property

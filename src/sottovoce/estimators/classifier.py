@@ -80,6 +80,8 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     warm_start : whether a further `fit` starts from the model of the last one; see `spent_`
     budget : a `Budget(epsilon, delta, path)` that every fit and evaluation is paid from, before it is made; what would
         pass it is refused. The same ledger serves other estimators, processes and the command
+    inference : whether 90 % of the budget goes to confidence intervals: `summary()` then prints the table of estimates
+        with standard errors that count sampling and privacy noise. For two classes and loss "logistic"
     plan : `PlanOptions`: rounds, batch, graph and other parts of the plan that are fixed by hand. These were parameters
         of this class until 0.3, and are still taken as such
 
@@ -144,6 +146,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         secure: bool | str = "auto",
         warm_start: bool = False,
         budget: Any = None,
+        inference: bool = False,
         plan: PlanOptions | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -169,6 +172,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         self.secure = secure
         self.warm_start = warm_start
         self.budget = budget
+        self.inference = inference
         self.plan = plan
 
     @old_arguments

@@ -79,6 +79,8 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     warm_start : whether a further `fit` starts from the model of the last one; see `spent_`
     budget : a `Budget(epsilon, delta, path)` that every fit and evaluation is paid from, before it is made; what would
         pass it is refused. The same ledger serves other estimators, processes and the command
+    inference : whether 90 % of the budget goes to confidence intervals: `summary()` then prints the table of estimates
+        with standard errors that count sampling and privacy noise. For the squared loss
     plan : `PlanOptions`: rounds, batch, graph and other parts of the plan that are fixed by hand. These were parameters
         of this class until 0.3, and are still taken as such
 
@@ -138,6 +140,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         secure: bool | str = "auto",
         warm_start: bool = False,
         budget: Any = None,
+        inference: bool = False,
         plan: PlanOptions | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -161,6 +164,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         self.secure = secure
         self.warm_start = warm_start
         self.budget = budget
+        self.inference = inference
         self.plan = plan
 
     def predict(self, X: Any) -> Array:

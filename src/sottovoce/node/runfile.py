@@ -141,6 +141,11 @@ class Run:
                 "real nodes share seeds in pairs only where it is said how many of them may collude; name the "
                 "adversary 'secret_pairs(k)', and no nodes in the law"
             )
+        if self.spec.privacy.inference:
+            raise SpecError(
+                f"real nodes release no sums for intervals, '{self.spec.privacy.inference}'; leave it out, or simulate "
+                "the run"
+            )
         if self.spec.privacy.one_shot and getattr(made.method, "d", Euclidean()) != Euclidean():
             raise SpecError(
                 f"real nodes map records by '{self.spec.privacy.pre_release}' only where models begin at zero; leave "

@@ -188,7 +188,7 @@ class Choice:
 FIXED = (
     "sampling", "batch", "rounds", "activation", "alpha", "l1_ratio", "gamma", "a", "clip", "weights", "h", "mixing",
     "correct", "on_violation", "primal", "averaging", "counted", "moments", "quantiles",
-    "distribution", "method",
+    "distribution", "inference", "method",
 )  # fmt: skip
 TABLES: dict[str, Choices[Any]] = {
     "sampling": SAMPLINGS,
@@ -416,7 +416,7 @@ def _scale(inputs: PublicInputs, given: dict[str, Any]) -> _Scale:
     level = partial(predict.level, sizes=sizes, z1=z1, honest=inputs.honest)
     moments = _moments(inputs, given, level(ByRecords()(sizes), lipschitz=0.5))
     left = 1.0 if moments is None else 1.0 - moments.total
-    left -= sum(given[name].total for name in ("quantiles", "distribution") if name in given)
+    left -= sum(given[name].total for name in ("quantiles", "distribution", "inference") if name in given)
     left -= 0.0 if inputs.balance is None else BALANCE
     noise = level(weights(sizes), lipschitz=1.0) / inputs.weight / math.sqrt(left)
     return _Scale(lipschitz, clip, row, weights, z1, noise, inputs.weight, moments, inputs.honest)
@@ -604,7 +604,7 @@ def _spec(inputs: PublicInputs, given: dict[str, Any], scale: _Scale, plan: Plan
     counted = given.get("counted", ALL if {"a", "gamma"} & set(given) else TAIL)
     balance = None if inputs.balance is None else Balance(BALANCE, *inputs.balance)
     share = {"moments": scale.moments, "balance": balance}
-    share |= {name: given.get(name) for name in ("quantiles", "distribution")}
+    share |= {name: given.get(name) for name in ("quantiles", "distribution", "inference")}
     one_shot: dict[str, Any] = {name: value for name, value in share.items() if value is not None}
     spec = Spec(
         AlgorithmSpec(plan.rounds, a=a, gamma=gamma, counted=counted),
@@ -730,7 +730,7 @@ def _why_these_steps(given: dict[str, Any], plan: Plan, spec: Spec) -> str:
 
 
 def _why_this_threshold(spec: Spec) -> list[str]:
-    if spec.privacy.post_release is None:
+    if not spec.privacy.balance:
         return []
     return [
         "Weights that balance the classes would leave little beside the noise: they go half of the way, and noisy "

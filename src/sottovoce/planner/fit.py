@@ -10,16 +10,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from sottovoce.algorithm.method import ALL, constant, linear
+from sottovoce.errors import SpecError
 from sottovoce.features import Additive
+from sottovoce.inference.estimate import SHARE
+from sottovoce.inference.requirements import check_enough
 from sottovoce.network.graphs import Family
 from sottovoce.planner import predict
 from sottovoce.planner.choose import Choice, PublicInputs, choose
 from sottovoce.planner.features import Circumstances, Columns, FeatureChoice, choose_features
 from sottovoce.planner.shared_settings import Weighing, budget, check_node_sizes, steepest
 from sottovoce.privacy.calibration import NoNoise
+from sottovoce.privacy.inference import Inference
 from sottovoce.privacy.release import Adversary
 from sottovoce.problem.losses import LOSSES, Loss
+from sottovoce.problem.objective import ByRecords
 from sottovoce.run.spec import Spec
 
 QUIET_EPSILON = 10.0
@@ -53,6 +60,7 @@ class FitRequest:
     free : what of 'loss' and 'penalty' the planner may choose better
     columns : what is public of the columns; None where nothing is but their number
     wanted : 'auto', 'additive' or 'linear': which map of columns
+    inference : whether a share of the budget goes to confidence intervals
     """
 
     sizes: tuple[int, ...]
@@ -76,6 +84,7 @@ class FitRequest:
     free: tuple[str, ...] = ()
     columns: Columns | None = None
     wanted: str = "linear"
+    inference: bool = False
 
 
 def plan_fit(request: FitRequest) -> Choice:
@@ -89,6 +98,7 @@ def plan_fit(request: FitRequest) -> Choice:
     private(1) none
     """
     epsilon, delta = budget(request.epsilon, request.delta, sum(request.sizes))
+    request, said = _for_inference(request, epsilon, delta) if request.inference else (request, [])
     fixed, loss = dict(request.fixed), request.loss
     if "method" not in fixed:  # a regression of which nothing can be learned is a constant, and says so
         of = "people" if request.people else "records"
@@ -106,7 +116,46 @@ def plan_fit(request: FitRequest) -> Choice:
     choice = choose(inputs, **fixed)
     spec = choice.spec if epsilon is not None else _without_noise(choice.spec, inputs)
     spec = spec.replace(problem__features=chosen.features)
-    return replace(choice, spec=request.weighing.started(spec, width), reasons=[*chosen.reasons, *choice.reasons])
+    return replace(
+        choice, spec=request.weighing.started(spec, width), reasons=[*chosen.reasons, *said, *choice.reasons]
+    )
+
+
+def _for_inference(request: FitRequest, epsilon: float | None, delta: float) -> tuple[FitRequest, list[str]]:
+    """The request with a share for intervals, and why; refused where public numbers say that there can be none."""
+    loss = LOSSES.make("logistic") if request.loss.name == "hinge" and "loss" in request.free else request.loss
+    if epsilon is None:
+        raise SpecError("inference=True counts the noise of a budget: give epsilon, or take statsmodels without one")
+    if loss.name not in ("logistic", "squared") or request.outputs > 1:
+        raise SpecError(
+            f"there are no intervals for loss '{loss}' with {request.outputs} outputs; take two classes with "
+            "loss='logistic', or a regression with loss='squared', or leave inference out"
+        )
+    if not request.intercept or request.wanted == "additive" or request.weighing.weights is not None:
+        raise SpecError(
+            "intervals are of a linear model with a constant term, in which all classes count the same; leave out "
+            "fit_intercept=False, features='additive' and class_weight, or leave out inference"
+        )
+    columns = request.columns or Columns(request.features)
+    d, sizes = len(columns.numeric), np.array(request.sizes)
+    scale = math.hypot(math.sqrt(d), columns.rest) if d else math.sqrt(max(1.0, request.features / 2.0))
+    longest = math.sqrt(1.0 + d / 2.0 + columns.rest**2) if d else math.hypot(1.0, scale)
+    level = predict.level(ByRecords()(sizes), sizes, 0.5, z1 := predict.single(epsilon, delta), _honest(request))
+    factor, of = level * int(sizes.sum()) / z1, "people" if request.people else "records"
+    check_enough(loss.name, int(sizes.sum()), request.features, z1, epsilon, factor, of)
+    fixed = {**request.fixed, "inference": Inference(SHARE, float(f"{scale:.6g}"), float(f"{longest:.6g}"))}
+    free = tuple(name for name in request.free if name != "loss")
+    request = replace(
+        request, loss=loss, fixed=fixed, free=free, wanted="linear", private_scaling=False, find_range=False,
+        threshold=False,
+    )  # fmt: skip
+    why = f"{100 * SHARE:g} % of the budget is for confidence intervals, of estimates that start from a rough fit."
+    return request, [why]
+
+
+def _honest(request: FitRequest) -> int:
+    """How many nodes keep secrets that they share in pairs."""
+    return _facts(request, 1.0, 1e-5, False).honest
 
 
 def _features(request: FitRequest, epsilon: float | None, delta: float, fixed: Mapping[str, Any]) -> FeatureChoice:

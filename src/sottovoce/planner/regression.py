@@ -59,6 +59,7 @@ from sottovoce.planner.choose import (
 )
 from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.distribution import Distribution
+from sottovoce.privacy.inference import Inference
 from sottovoce.privacy.one_shot import LEVELS, Moments, Quantiles
 from sottovoce.privacy.release import LAWS, GaussianChoice
 from sottovoce.privacy.sampling import Full
@@ -397,6 +398,7 @@ def _run_once(inputs: PublicInputs, given: dict[str, Any], best: str) -> tuple[S
             adversary=inputs.adversary,
             quantiles=given.get("quantiles", Quantiles()),
             distribution=given.get("distribution", Distribution()),
+            inference=given.get("inference", Inference()),
         ),
     )
     return spec, []

@@ -181,7 +181,7 @@ class Weighing:
 
     def weighed(self, spec: Spec, shards: Shards) -> Shards:
         """The records as a plan has them: where a threshold balances classes, weights go only half of the way."""
-        if spec.privacy.post_release is None or shards.weights is None:
+        if not spec.privacy.balance or shards.weights is None:
             return shards
         classes = self.of_classes((shards.y + 1.0) / 2.0)
         half = np.where(shards.y > 0, *spec.privacy.balance.weights[::-1])

@@ -9,7 +9,7 @@ import math
 import secrets
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -41,6 +41,9 @@ from sottovoce.problem.losses import Joint
 from sottovoce.problem.objective import PublicProblem
 from sottovoce.run.spec import Spec
 from sottovoce.streams import Streams
+
+if TYPE_CHECKING:
+    from sottovoce.run.inference import Published
 
 MAX_EDGES = 500_000
 """Edges of a graph that a result lists; a larger graph is known by its name."""
@@ -81,6 +84,8 @@ class Public(TypedDict, total=False):
     """By what features were multiplied after they were centered by such a release."""
     moved: float
     """What was added to scores after the last round, from noisy counts of them, where those were released."""
+    inference: "Published"
+    """The released sums from which confidence intervals follow, where those were released."""
     skips: int
     """How many edges of a real node were left out of a round, by agreement of both ends."""
 
@@ -307,6 +312,10 @@ def _before(spec: Spec, problem: PublicProblem, graph: Graph) -> Release | None:
         return None
     from sottovoce.run.one_shot import one_shot_release  # only for those who need it
 
+    if spec.privacy.inference:
+        from sottovoce.run.inference import check_inference
+
+        check_inference(spec)
     before, kind = one_shot_release(spec, problem.sizes, problem.features, graph), problem.loss.targets
     for choice in spec.privacy.one_shot:
         if choice.targets == "real" and kind != "real":

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import numpy as np
 
@@ -40,6 +40,9 @@ from sottovoce.run.plan import Public
 from sottovoce.run.scale import AS_IT_IS, Scale
 from sottovoce.run.spec import Spec
 from sottovoce.run.verify import verify
+
+if TYPE_CHECKING:
+    from sottovoce.inference.table import CoefficientTable
 
 FORMAT = 2
 HEAD, MODEL, HISTORY = "result.json", "model.npz", "history.parquet"
@@ -207,9 +210,20 @@ class Result:
             threshold = float(np.nextafter(-self.scale.threshold, np.inf)) + 0.0
             link = None if self.scale.link is None else (self.scale.link[0], 0.0 - self.scale.link[1])
             scale = replace(self.scale, threshold=threshold, link=link)
-            return replace(self, models=0.0 - self.models, classes=classes, scale=scale)
+            public = self.public.copy()
+            if "inference" in public:
+                published = public["inference"].copy()
+                published["reversed"] = not published["reversed"]
+                public["inference"] = published
+            return replace(self, models=0.0 - self.models, classes=classes, scale=scale, public=public)
         models = self.models.reshape(len(self.models), len(classes), -1)[:, places]
         return replace(self, models=models.reshape(self.models.shape), classes=classes)
+
+    def summary(self, confidence: float = 0.95) -> "CoefficientTable":
+        """The table of estimates with intervals that count sampling and privacy noise; of a run that released them."""
+        from sottovoce.run.inference import table_of
+
+        return table_of(self, confidence)
 
     @property
     def columns(self) -> int:

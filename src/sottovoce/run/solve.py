@@ -283,13 +283,17 @@ class _Batch:
         self.seen.clear()
 
     def _settle(self) -> None:
-        """After the last round, find the constant that balances two classes, if the spec has a private threshold."""
-        if self.t < self.T or self.prepared[0].spec.privacy.post_release is None:
+        """After the last round, make the release that comes then: for a threshold or for intervals."""
+        privacy = self.prepared[0].spec.privacy
+        if self.t < self.T or privacy.post_release is None:
             return
-        from sottovoce.run.private_threshold import balanced  # loaded only if needed
+        if privacy.inference:  # loaded only if needed
+            from sottovoce.run.inference import released as finished
+        else:
+            from sottovoce.run.private_threshold import balanced as finished
 
         secure = self.options.secure
-        self.prepared = [balanced(p, s, secure) for p, s in zip(self.prepared, self.states, strict=True)]
+        self.prepared = [finished(p, s, secure) for p, s in zip(self.prepared, self.states, strict=True)]
 
 
 NUMBERS = {"algorithm": ("a", "gamma", "eta"), "privacy": ("noise", "clip", "delta")}

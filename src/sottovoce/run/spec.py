@@ -25,6 +25,7 @@ from sottovoce.network.mixing import GOSSIP, METROPOLIS, WEIGHTS, Averaging, Rul
 from sottovoce.privacy.accounting import check_delta
 from sottovoce.privacy.calibration import NOISES, Noise, NoNoise
 from sottovoce.privacy.distribution import DISTRIBUTIONS, Distribution
+from sottovoce.privacy.inference import INFERENCES, MAX_SHARE_WITH_INFERENCE, Inference
 from sottovoce.privacy.one_shot import BALANCES, MAX_SHARE, MOMENTS, QUANTILES, Balance, Moments, OneShot, Quantiles
 from sottovoce.privacy.release import ADVERSARIES, LAWS, Adversary, GaussianChoice, MechanismChoice, Transcript
 from sottovoce.privacy.sampling import SAMPLINGS, Fixed, Sampling
@@ -35,7 +36,7 @@ from sottovoce.problem.regularizers import DISTANCES, REGULARIZERS, Distance, Eu
 from sottovoce.registry import Field
 
 ON_VIOLATION = ("raise", "clip")
-ONE_SHOT = ("moments", "quantiles", "distribution", "balance")
+ONE_SHOT = ("moments", "quantiles", "distribution", "balance", "inference")
 """Fields of a `PrivacySpec` that are one-shot releases, in the order in which they are made."""
 
 
@@ -142,6 +143,8 @@ class PrivacySpec:
     balance: Field[Balance] = Field(BALANCES, Balance())
     """What is released of two classes' scores after the last round, for the constant term: 'none' or 'balance(share,
     prior, weight)'."""
+    inference: Field[Inference] = Field(INFERENCES, Inference())
+    """What is released after the last round for confidence intervals: 'none' or 'inference(share, scale, longest)'."""
 
     def __post_init__(self) -> None:
         """A δ and a clip that mean something, and at most one release before the first round."""
@@ -155,6 +158,11 @@ class PrivacySpec:
             raise SpecError(
                 f"a run releases '{first[0]}' or '{first[1]}' before the first round, not both; leave one of them out"
             )
+        last = [release for release in self.one_shot if release.after_rounds]
+        if len(last) > 1:
+            raise SpecError(
+                f"a run releases '{last[0]}' or '{last[1]}' after the last round, not both; leave one of them out"
+            )
         kinds = {release.targets: release for release in self.one_shot if release.targets is not None}
         if len(kinds) > 1:
             real, binary = kinds["real"], kinds["binary"]
@@ -162,10 +170,11 @@ class PrivacySpec:
                 f"'{real}' is of a regression's targets and '{binary}' of two classes, and no run has both; leave one "
                 "of them out"
             )
-        if self.shares > MAX_SHARE:
+        most = MAX_SHARE_WITH_INFERENCE if self.inference else MAX_SHARE
+        if self.shares > most:
             release = " and ".join(f"'{release}'" for release in self.one_shot)
             raise SpecError(
-                f"{release} take {self.shares:g} of the budget together, and {MAX_SHARE:g} is the most; make one "
+                f"{release} take {self.shares:g} of the budget together, and {most:g} is the most; make one "
                 "of the shares smaller"
             )
 

@@ -50,6 +50,7 @@ def verify(spec: Spec, public: Public, statement: PrivacyStatement, environment:
     _check_range(spec, public)
     _check_moved(spec, public)
     _check_distribution(spec, public)
+    _check_inference(made, public)
     for name in NUMBERS:
         if name in public:
             _check_equal(f"the public number {name}", public.get(name), made.public.get(name))
@@ -76,7 +77,7 @@ def _check_statement(statement: PrivacyStatement, made: Plan, environment: Mappi
 def _check_moved(spec: Spec, public: Public) -> None:
     """Check that scores are moved if, and only if, counts of them were released."""
     moved: Any = public.get("moved")
-    if (moved is None) == (spec.privacy.post_release is not None):
+    if (moved is None) == bool(spec.privacy.balance):
         raise PrivacyError("the result moves scores, but its run released no counts of them, or the reverse")
     if moved is not None and not (isinstance(moved, float) and math.isfinite(moved)):
         raise PrivacyError(f"scores are moved by {_short(moved)}; expected one finite number")
@@ -116,6 +117,29 @@ def _check_distribution(spec: Spec, public: Public) -> None:
             f"distribution functions are {_short(found)}, and should be {CELLS} rising numbers from 0 to 1 for each of "
             f"{planned.columns} columns"
         )
+
+
+def _check_inference(made: Plan, public: Public) -> None:
+    """Check that sums for intervals are published only if released, with the noise that the plan gives them."""
+    published: Any = public.get("inference")
+    if (published is None) == bool(made.spec.privacy.inference):
+        raise PrivacyError("the result states sums for intervals, but its run released none, or the reverse")
+    if published is None:
+        return
+    from sottovoce.run.inference import replayed
+
+    before, sizes = made.release.before, made.problem.sizes
+    assert before is not None
+    weights = sizes / sizes.sum()
+    try:
+        deviation = float(published["deviation"])
+        replayed(made.spec, published, made.problem.features, int(sizes.sum()), made.problem.people)
+    except SottovoceError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, np.linalg.LinAlgError) as error:
+        raise PrivacyError(f"the released sums for intervals cannot be read ({type(error).__name__})") from None
+    expected = float(np.linalg.norm(weights * np.array(before.sigma)))
+    _check_equal("the noise in sums for intervals", deviation, expected, SEARCHED)
 
 
 def again(spec: Spec, public: Public, people: bool) -> Plan:

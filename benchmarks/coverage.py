@@ -1,0 +1,249 @@
+"""How often confidence intervals cover the truth, over simulated studies.
+
+    python benchmarks/coverage.py --jobs 16 --seconds 500 --out coverage.csv    # a row for each study and budget
+    python benchmarks/coverage.py --noise                                       # noise.json, from the plans of runs
+    python benchmarks/coverage.py --page --out coverage.csv                     # results/coverage.md from them
+
+A study draws records, and for each ε and number of owners drives the procedure of `sottovoce.inference` on their sums
+with Gaussian noise of the deviation that a run's plan has (noise.json; tests hold both to the estimators). Columns lie
+in [−1, 1], with a Gaussian copula of correlations 0.5^|i−j|; of "pair" the first two have a correlation of 0.9, and of
+"binary" every second column is 0 or 1. A fit before the intervals is a model that is shrunk by half.
+"""
+
+import argparse
+import csv
+import json
+import math
+import os
+import time
+from collections.abc import Iterator
+from functools import cache
+from multiprocessing import Pool
+from multiprocessing import TimeoutError as TimeIsUp
+from pathlib import Path
+from typing import Any, NamedTuple
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+import scipy
+
+from sottovoce.inference.estimate import SHARE, Estimate, Procedure, Settings, linear, logistic
+from sottovoce.inference.requirements import expected_strength
+from sottovoce.inference.statistics import Noisy, Rows, Stage, weighted
+
+HERE = Path(__file__).parent
+NOISE = HERE / "coverage-noise.json"
+PAGE = HERE / "results" / "coverage.md"
+EPSILONS, SIZES, OWNERS = (0.5, 1.0, 4.0), (2000, 20_000, 50_000), {"one": 1, "majority": 20}
+MODELS = ("linear", "skewed", "logistic50", "logistic10")
+Z = 1.959963984540054
+FIELDS = (
+    "model", "columns", "m", "N", "epsilon", "owners", "study", "refused", "strength", "step", "covered", "length",
+    "predictions",
+)  # fmt: skip
+BLOCK = 5
+
+
+class Cell(NamedTuple):
+    """What studies are drawn from."""
+
+    model: str
+    columns: str
+    m: int
+    N: int
+
+    @property
+    def studies(self) -> int:
+        """As many as the table needs."""
+        return 1000 if self.N >= 50_000 else 2000
+
+
+CELLS = [
+    Cell(model, columns, m, N)
+    for N in SIZES
+    for m, columns in ((5, "pair"), (5, "binary"), (20, "pair"), (20, "binary"))
+    for model in MODELS
+]
+
+
+class Truth(NamedTuple):
+    """A cell's model, in columns with the constant last."""
+
+    theta: Any
+    root: Any
+
+
+@cache
+def truth(cell: Cell) -> Truth:
+    """Slopes by which xᵀθ has a standard deviation of 1 (0.15 of a regression), and the constant."""
+    m = cell.m
+    correlations = 0.5 ** np.abs(np.subtract.outer(np.arange(m), np.arange(m)))
+    if cell.columns == "pair":
+        correlations[0, 1] = correlations[1, 0] = 0.9
+        values, vectors = np.linalg.eigh(correlations)
+        correlations = (vectors * np.maximum(values, 0.02)) @ vectors.T
+    root = np.linalg.cholesky(correlations)
+    slopes = np.tile([1.0, -0.5, 0.5, 0.0, 0.25], 4)[:m]
+    X = columns_of(cell, root, np.random.default_rng(0), 200_000)
+    slopes *= (0.15 if cell.model in ("linear", "skewed") else 1.0) / np.std(X @ slopes)
+    constant = 0.1
+    if cell.model.startswith("logistic"):
+        rate, u = int(cell.model[8:]) / 100.0, X @ slopes
+        constant = float(scipy.optimize.brentq(lambda a: np.mean(scipy.special.expit(u + a)) - rate, -10, 10))
+    return Truth(np.append(slopes, constant), root)
+
+
+def columns_of(cell: Cell, root: Any, rng: np.random.Generator, N: int) -> Any:
+    """Columns within [−1, 1]."""
+    X = 2.0 * scipy.special.ndtr(rng.standard_normal((N, cell.m)) @ root.T) - 1.0
+    if cell.columns == "binary":
+        X[:, ::2] = X[:, ::2] > 0.2
+    return X
+
+
+def targets(cell: Cell, u: Any, rng: np.random.Generator) -> Any:
+    """Of xᵀθ."""
+    if cell.model.startswith("logistic"):
+        return np.where(rng.random(len(u)) < scipy.special.expit(u), 1.0, -1.0)
+    errors = rng.standard_normal(len(u)) if cell.model == "linear" else rng.standard_exponential(len(u)) - 1.0
+    return np.clip(u + (0.15 if cell.model == "linear" else 0.09) * errors, -1.0, 1.0)
+
+
+@cache
+def noises() -> dict[str, float]:
+    """Deviation times number of records, by ε and owners."""
+    return json.loads(NOISE.read_text())
+
+
+def drive(steps: Procedure, rows: Rows, deviation: float, rng: np.random.Generator) -> Estimate:
+    """Send a procedure noisy sums of these rows."""
+    N = len(rows.y)
+    try:
+        stage = next(steps)
+        while True:
+            stage = steps.send(noisy(stage, rows, N, deviation, rng))
+    except StopIteration as done:
+        return done.value
+
+
+def noisy(stage: Stage, rows: Rows, N: int, deviation: float, rng: np.random.Generator) -> Noisy:
+    """A stage with noise."""
+    mean = stage.total(rows, SHARE) / N
+    return stage.read(mean + deviation * rng.standard_normal(len(mean)), deviation, SHARE)
+
+
+def study(cell: Cell, number: int) -> Iterator[tuple[Any, ...]]:
+    """All budgets of one study."""
+    theta, root = truth(cell)
+    rng = np.random.default_rng([CELLS.index(cell), number])
+    X = columns_of(cell, root, rng, cell.N)
+    x = np.concatenate([X, np.ones((cell.N, 1))], axis=1)
+    y, longest = targets(cell, x @ theta, rng), math.sqrt(1.0 + cell.m / 2.0)
+    rows, settings = weighted(x, y, longest), Settings(cell.m + 1, longest, cell.N)
+    alone = without_privacy(cell, x, theta)
+    new = np.concatenate([columns_of(cell, root, rng, 20), np.ones((20, 1))], axis=1)
+    for epsilon in EPSILONS:
+        for owners in OWNERS:
+            scale = noises()[f"{epsilon:g} {owners}"]
+            if number >= 40 and hopeless(cell, scale):
+                continue
+            steps = logistic(settings, theta / 2.0) if cell.model.startswith("logistic") else linear(settings)
+            found = drive(steps, rows, scale / cell.N, rng)
+            errors = np.sqrt(np.diag(found.covariance))
+            covered = np.abs(found.theta - theta) <= Z * errors
+            length = float(np.mean(errors / alone))
+            margin = Z * np.sqrt(np.sum((new @ found.covariance) * new, axis=1))
+            predictions = float(np.mean(np.abs(new @ (found.theta - theta)) <= margin))
+            yield (
+                *cell, epsilon, owners, number, int(bool(found.refusal)), f"{found.strength:.3f}", f"{found.step:.3f}",
+                "".join(str(int(one)) for one in covered), f"{length:.4f}", f"{predictions:.2f}",
+            )  # fmt: skip
+
+
+def without_privacy(cell: Cell, x: Any, theta: Any) -> Any:
+    """Standard errors of maximum likelihood or least squares."""
+    if cell.model.startswith("logistic"):
+        p = scipy.special.expit(x @ theta)
+        information = (x.T * (p * (1.0 - p))) @ x
+    else:
+        information = x.T @ x / (0.15 if cell.model == "linear" else 0.09) ** 2
+    return np.sqrt(np.diag(np.linalg.inv(information)))
+
+
+def hopeless(cell: Cell, scale: float) -> bool:
+    """Whether public numbers refuse the cell before anything is spent: a few studies are enough to show it."""
+    loss = "logistic" if cell.model.startswith("logistic") else "squared"
+    return expected_strength(loss, cell.N, cell.m, scale) < 0.8
+
+
+def block(task: tuple[Cell, int]) -> list[tuple[Any, ...]]:
+    """Some studies."""
+    cell, first = task
+    return [row for number in range(first, first + BLOCK) for row in study(cell, number)]
+
+
+def tasks() -> list[tuple[Cell, int]]:
+    """All blocks, in an order in which every cell has its share at any time."""
+    found = [(cell, first) for cell in CELLS for first in range(0, cell.studies, BLOCK)]
+    return sorted(found, key=lambda task: (task[1] / task[0].studies, task[0]))
+
+
+def run(jobs: int, seconds: float, out: Path, cells: str) -> None:
+    """Write rows until all are there or time is up."""
+    ends, wanted = time.monotonic() + seconds, [task for task in tasks() if cells in "-".join(map(str, task[0]))]
+    with out.open("w", newline="") as file, Pool(jobs) as pool:
+        writer = csv.writer(file)
+        writer.writerow(FIELDS)
+        found = pool.imap_unordered(block, wanted)
+        for _ in wanted:
+            try:
+                writer.writerows(found.next(timeout=max(0.1, ends - time.monotonic())))
+            except TimeIsUp as error:  # what there is, is written
+                print(f"stopped: {type(error).__name__}")
+                break
+            file.flush()
+            if time.monotonic() > ends:
+                break
+        pool.terminate()
+
+
+def write_noise() -> None:
+    """Deviations of the plans of runs, times numbers of records."""
+    from sottovoce.planner.trust import read_trust
+    from sottovoce.run.plan import Request, plan_public
+    from sottovoce.run.spec import AlgorithmSpec, Spec
+
+    found = {}
+    for epsilon in EPSILONS:
+        for owners, n in OWNERS.items():
+            spec = Spec(AlgorithmSpec(1), seed=0).replace(
+                problem__loss="logistic", problem__intercept=0.25, privacy__noise=f"private({epsilon})",
+                privacy__sampling="full", privacy__inference=f"inference({SHARE})", network__activation="everyone",
+            )  # fmt: skip
+            if n > 1:
+                adversary = read_trust("majority").adversary(n)
+                spec = spec.replace(privacy__adversary=adversary, privacy__law="pairs(30)")
+            sizes = np.full(n, 50_000 // n)
+            before = plan_public(Request(spec, sizes, 5)).release.before
+            assert before is not None
+            found[f"{epsilon:g} {owners}"] = float(np.linalg.norm(sizes * np.array(before.sigma)))
+    NOISE.write_text(json.dumps(found, indent=1) + "\n")
+    print(found)
+
+
+def main() -> None:
+    """Read the arguments."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--out", type=Path, default=Path("coverage.csv"))
+    parser.add_argument("--cells", default="", help="only cells whose name, such as linear-pair-5-2000, holds this")
+    parser.add_argument("--noise", action="store_true")
+    args = parser.parse_args()
+    write_noise() if args.noise else run(args.jobs, args.seconds, args.out, args.cells)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,9 @@
+"""Confidence intervals under privacy: estimates from noisy sums, with standard errors that count the noise.
+
+`statistics` are the sums and their sensitivities, `models` slopes and curvatures, `estimate` the procedures,
+`requirements` how many records are enough, `table` what is printed.
+"""
+
+from sottovoce.inference.table import CoefficientTable
+
+__all__ = ["CoefficientTable"]
