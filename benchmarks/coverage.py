@@ -29,7 +29,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 import scipy
 
-from sottovoce.inference.estimate import SHARE, Estimate, Procedure, Settings, linear, logistic
+from sottovoce.inference.estimate import LONGEST_STEP, SHARE, WEAKEST, Estimate, Procedure, Settings, linear, logistic
 from sottovoce.inference.requirements import expected_strength
 from sottovoce.inference.statistics import Noisy, Rows, Stage, weighted
 
@@ -233,6 +233,80 @@ def write_noise() -> None:
     print(found)
 
 
+def write_page(out: Path) -> None:
+    """The table of a CSV file, by the present rules of refusal, whatever they were when it was made."""
+    found: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    with out.open(newline="") as file:
+        for row in csv.DictReader(file):
+            key = tuple(row[name] for name in ("model", "columns", "m", "N", "epsilon", "owners"))
+            found.setdefault(key, []).append(row)
+    budgets = [(f"{epsilon}", owners) for epsilon in EPSILONS for owners in OWNERS]
+    lines = [
+        "# Coverage of confidence intervals", "",
+        "Share of 95 % intervals that cover, in per cent; × their length over that of maximum likelihood or least",
+        "squares without privacy; [share of studies that are answered, where not all are]; r where fewer than one in a",
+        "hundred is. Columns as in `benchmarks/coverage.py`, which made this; a study of N records has all budgets.",
+        "The last column is the worst single coefficient of cells of which half is answered.", "",
+        "| model | columns | m | N | studies | " + " | ".join(f"{e} {who}" for e, who in budgets) + " | worst |",
+        "|" + "---|" * (len(budgets) + 6),
+    ]  # fmt: skip
+    cells = []
+    for cell in CELLS:
+        every = [found.get((*map(str, cell), *budget), []) for budget in budgets]
+        made = [summary(rows) for rows in every]
+        worst = [one.worst for one in made if one is not None and one.answered >= 0.5]
+        cells += [one for one in made if one is not None]
+        texts = ["r" if one is None else str(one) for one in made]
+        count = max(map(len, every))
+        lines.append(
+            f"| {cell.model} | {cell.columns} | {cell.m} | {cell.N:,} | {count:,} | "
+            + " | ".join(texts) + f" | {f'{100 * min(worst):.1f}' if worst else ''} |"
+        )  # fmt: skip
+    strong = [one.covered for one in cells if one.strength >= 3]
+    lowest = min(cells, key=lambda one: one.score)
+    limit = scipy.special.ndtri(1e-3 / len(cells))
+    lines += [
+        "",
+        f"{len(cells)} cells are answered. At a mean strength of 3 or more ({len(strong)} cells) the mean is "
+        f"{100 * np.mean(strong):.2f} %, the least {100 * min(strong):.1f} %, the most {100 * max(strong):.1f} %.",
+        f'"At least 94 % are covered" is rejected by {sum(one.score < limit for one in cells)} cells at a family-wise '
+        f"level of 0.001 (z < {limit:.1f}); the lowest has z = {lowest.score:.1f} ({lowest}).",
+        "Where few studies are answered, those that are have noise that made the curvature look larger than it is, and "
+        "cover more rarely.",
+    ]
+    PAGE.write_text("\n".join(lines) + "\n")
+
+
+class Summary(NamedTuple):
+    """Of the studies of a cell that are answered; `score` is the z of the hypothesis of 94 %."""
+
+    covered: float
+    worst: float
+    length: float
+    answered: float
+    strength: float
+    score: float
+
+    def __str__(self) -> str:
+        share = "" if self.answered > 0.995 else f" [{100 * self.answered:.0f}]"
+        return f"{100 * self.covered:.1f} ×{self.length:.2f}{share}"
+
+
+def summary(rows: list[dict[str, str]]) -> Summary | None:
+    """None where fewer than one in a hundred is answered."""
+    kept = [row for row in rows if float(row["strength"]) >= WEAKEST and float(row["step"]) <= LONGEST_STEP]
+    if len(kept) < max(1, 0.01 * len(rows)):
+        return None
+    covered = np.array([[int(one) for one in row["covered"]] for row in kept], dtype=float)
+    each = covered.mean(axis=1)  # intervals of one study are not independent
+    error = max(float(np.std(each)), 0.05) / math.sqrt(len(kept))
+    return Summary(
+        float(each.mean()), float(covered.mean(axis=0).min()), float(np.mean([float(row["length"]) for row in kept])),
+        len(kept) / len(rows), float(np.mean([float(row["strength"]) for row in rows])),
+        (float(each.mean()) - 0.94) / error,
+    )  # fmt: skip
+
+
 def main() -> None:
     """Read the arguments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -241,8 +315,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("coverage.csv"))
     parser.add_argument("--cells", default="", help="only cells whose name, such as linear-pair-5-2000, holds this")
     parser.add_argument("--noise", action="store_true")
+    parser.add_argument("--page", action="store_true")
     args = parser.parse_args()
-    write_noise() if args.noise else run(args.jobs, args.seconds, args.out, args.cells)
+    if args.noise or args.page:
+        write_noise() if args.noise else write_page(args.out)
+    else:
+        run(args.jobs, args.seconds, args.out, args.cells)
 
 
 if __name__ == "__main__":

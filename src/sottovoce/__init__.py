@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sottovoce.estimators import (
         PlanOptions,
         PrivateClassifier,
+        PrivateKaplanMeier,
         PrivateRegressor,
         PrivateSearchCV,
         PublicEncoder,
@@ -56,6 +57,7 @@ _HOMES = {
     "PrivacySpec": "run",
     "PrivacyStatement": "privacy.statement",
     "PrivateClassifier": "estimators",
+    "PrivateKaplanMeier": "estimators",
     "PrivateRegressor": "estimators",
     "PrivateSearchCV": "estimators",
     "ProblemSpec": "run",
@@ -94,6 +96,7 @@ __all__ = [
     "PrivacySpec",
     "PrivacyStatement",
     "PrivateClassifier",
+    "PrivateKaplanMeier",
     "PrivateRegressor",
     "PrivateSearchCV",
     "ProblemSpec",

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from sottovoce import AlgorithmSpec, PrivateClassifier, PrivateSearchCV, Shards, Spec
+from sottovoce import AlgorithmSpec, PrivateClassifier, PrivateKaplanMeier, PrivateSearchCV, Shards, Spec
 from sottovoce.auditing import (
     attacked,
     audit_columns,
@@ -22,6 +22,7 @@ from sottovoce.auditing.bounds import noisier
 from sottovoce.auditing.one_shot import _Copies, _RecordedMethod
 from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
+from sottovoce.estimators.composition import unpublished
 from sottovoce.evaluation import RIGHT, Tally, seeded
 from sottovoce.privacy import search
 from sottovoce.privacy.composite_events import SearchEvent
@@ -178,6 +179,31 @@ def test_secure_sums_for_intervals_are_attacked_as_they_are():
 def test_what_releases_no_sums_is_refused():
     with pytest.raises(SpecError, match="releases no sums for intervals"):
         audit_inference(SUMS.replace(privacy__inference="none"), np.array([12]), 2)
+
+
+# -- counts for survival curves --
+
+
+@pytest.mark.parametrize("seed", [7, None])
+def test_counts_for_survival_curves_are_nearly_caught(seed):
+    """By the difference of the two cells that a record may be in; half of the noise is found."""
+    time, event = np.arange(12) % 3 + 0.5, np.ones(12)
+
+    def played(worlds, key):
+        found = []
+        for k, world in enumerate(worlds.tolist()):
+            mine = np.array([world * 2.0 + 0.5, *time[1:]])
+            model = PrivateKaplanMeier(4.0, 1e-5, times=[1, 2, 3], random_state=None if seed is None else key + k)
+            counts = model.fit(mine, event).counts_
+            found.append(counts.events[0, 2] - counts.events[0, 0])
+        return np.array(found)
+
+    stated = Tally.of(np.array([12]), 4.0, 1e-5).events[0]
+    with unpublished():
+        found = attacked(stated, 1e-5, played, runs=700, seed=3)
+        assert not found.broken and 0.4 * found.stated < found.at_least < found.stated, found.verdict()
+        if seed is not None:
+            assert attacked(noisier(stated, 2.0), 1e-5, played, runs=700, seed=3).broken
 
 
 # -- sufficient statistics --

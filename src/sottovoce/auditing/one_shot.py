@@ -415,7 +415,7 @@ def audit_inference(
     copies, last = _Copies.of(spec, sizes, width), spec.algorithm.rounds
     queries = [StageSums(stage, choice) for stage in stages_at(spec.problem.loss, STEEP * np.eye(width + 1)[1], choice)]
     X, y = _worst_pair(queries, width, spec.problem.row_norm)
-    alone = _alike(X, y, np.arange(2), [1, 1])
+    alone = _shards_of_kinds(X, y, np.arange(2), [1, 1])
     one, other = np.concatenate([query.means(alone) for query in queries], axis=1) / copies.records
     line = (other - one) / copies.sigma**2
 
@@ -435,7 +435,7 @@ def _worst_pair(queries: Sequence[Query[object]], width: int, longest: float) ->
     X = np.zeros((2 * TURNS, width))
     X[:, 0], X[:, 1] = np.tile(longest * np.cos(turns), 2), np.tile(longest * np.sin(turns), 2)
     y = np.repeat([-1.0, 1.0], TURNS)
-    each = _alike(X, y, np.arange(len(y)), np.ones(len(y), dtype=np.int64))
+    each = _shards_of_kinds(X, y, np.arange(len(y)), np.ones(len(y), dtype=np.int64))
     sums = np.concatenate([query.means(each) for query in queries], axis=1)
     apart = np.linalg.norm(sums[:, None, :] - sums[None, :, :], axis=2)
     pair = list(np.unravel_index(int(np.argmax(apart)), apart.shape))

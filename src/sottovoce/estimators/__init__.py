@@ -5,11 +5,13 @@ from sottovoce.estimators.encoder import PublicEncoder
 from sottovoce.estimators.regressor import PrivateRegressor
 from sottovoce.estimators.search import PrivateSearchCV
 from sottovoce.estimators.settings import PlanOptions
+from sottovoce.estimators.survival import PrivateKaplanMeier
 from sottovoce.estimators.transformers import PublicProjection, PublicScaler, RowNormalizer
 
 __all__ = [
     "PlanOptions",
     "PrivateClassifier",
+    "PrivateKaplanMeier",
     "PrivateRegressor",
     "PrivateSearchCV",
     "PublicEncoder",
