@@ -288,7 +288,8 @@ def test_an_export_takes_no_place_that_is_taken(raw, tmp_path):
     code, said = command("export", home / "run", "--out", tmp_path / "public")
     assert code == 2 and "there is an export" in said and "--force" in said
     assert command("export", home / "run", "--out", tmp_path / "public", "--force", "--name", "Two")[0] == 0
-    assert (tmp_path / "public" / "MODEL_CARD.md").read_text().startswith("# Two")
+    front, page = (tmp_path / "public" / "MODEL_CARD.md").read_text().removeprefix("---\n").split("\n---\n", 1)
+    assert page.strip().startswith("# Two") and "pipeline_tag: tabular-classification" in front.splitlines()
     (tmp_path / "public" / "raw.csv").write_text("a secret")
     code, said = command("export", home / "run", "--out", tmp_path / "public", "--force")
     assert code == 2 and "holds other files (raw.csv)" in said and (tmp_path / "public" / "raw.csv").exists()

@@ -38,6 +38,7 @@ def card(
         "longest row": "as they came" if bound is None else f"{bound:g}; longer ones are scaled down to it",
     }
     parts = [
+        _front_matter(result),
         f"# {_plain(name)}",
         f"{_kind(result)}, trained by gossip between {public['n']:,} {'owner' if public['n'] == 1 else 'owners'} under "
         f"differential privacy. {_plain(said.verdict())}",
@@ -65,6 +66,12 @@ FILES = {
     "statement.txt": "the same in words",
     "MODEL_CARD.md": "this page",
 }
+
+
+def _front_matter(result: Result) -> str:
+    """What model hubs read at the top of a card."""
+    task = "tabular-regression" if result.classes is None else "tabular-classification"
+    return f"---\nlibrary_name: sottovoce\npipeline_tag: {task}\ntags:\n- differential-privacy\n- {task}\n---"
 
 
 def _kind(result: Result) -> str:
