@@ -1,5 +1,6 @@
 """A person with records at several sites: what shared and independent noise come to, against exact divergences."""
 
+import itertools
 import math
 import re
 from dataclasses import replace
@@ -122,3 +123,39 @@ def test_a_statement_says_it():
     assert "noise of its own" in own.paragraph()
     assert own.epsilon_at(5) is None
     own.verify()
+
+
+def test_the_worst_sites_need_not_be_those_of_the_largest_epsilon():
+    """A sampled event of ε = 1.001 composes to 1.21, a full one of ε = 1 to 1.47: 1.21 was stated."""
+    sampled = PoissonEvent(1000, 10, 0.5, 0.0, 1)
+    low, high = 1e-4, 100.0
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        found = compute_epsilon([replace(sampled, sigma=middle)], DELTA, lower=False).epsilon
+        low, high = (middle, high) if found > 1.001 else (low, middle)
+    sampled = replace(sampled, sigma=low)
+    alone = [compute_epsilon([event], DELTA, lower=False).epsilon for event in (ONE, sampled)]
+    assert alone[0] < alone[1]
+    for k in (2, 3):
+        chosen = itertools.combinations_with_replacement((ONE, sampled), k)
+        worst = max(compute_epsilon(list(each), DELTA, lower=False).epsilon for each in chosen)
+        assert epsilon_at_sites([(ONE, 3), (sampled, 3)], k, DELTA) == pytest.approx(worst)
+
+
+def test_nodes_that_others_dominate_need_not_be_tried():
+    sizes = [replace(ONE, sigma=ONE.sigma * (1 + i / 10)) for i in range(30)]
+    worst = compute_epsilon(sizes[:2], DELTA, lower=False).epsilon
+    assert epsilon_at_sites([(event, 1) for event in reversed(sizes)], 2, DELTA) == pytest.approx(worst)
+    assert epsilon_at_sites([(sizes[0], 1), (sizes[1], 5)], 2, DELTA) == pytest.approx(worst)
+    twins = [(replace(ONE, records=q, batch=q, sigma=ONE.sigma / q), 1) for q in (1, 2, 4, 8)]
+    assert epsilon_at_sites(twins, 2, DELTA) == pytest.approx(1.465, abs=2e-3)
+
+
+def test_too_many_choices_are_bounded_together():
+    """Of sites that draw at different rates none dominates another."""
+    events = [PoissonEvent(1000, 10 * (i + 1), 0.5, 0.02 / (i + 1) * (1 + i) ** 1.5, 20) for i in range(12)]
+    stated = epsilon_at_sites([(event, 2) for event in events], 3, DELTA)
+    rng = np.random.default_rng(0)
+    for _ in range(6):
+        chosen = [events[i] for i in rng.integers(12, size=3)]
+        assert compute_epsilon(chosen, DELTA, lower=False).epsilon <= stated

@@ -14,6 +14,7 @@ rate, and moves by k/z.
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -104,12 +105,49 @@ def epsilon_at_sites(groups: Sequence[tuple[Event, int]], sites: int, delta: flo
     if not events or not all(isinstance(event, GaussianEvent) and event.noise_multiplier > 0 for event in events):
         return None
     shared = [event.note.secrets for event in events]
-    if not any(shared):
-        costs = {event: compute_epsilon([event], delta, lower=False).epsilon for event in events}
-        dear = sorted(spoken, key=lambda one: -costs[one[0]])
-        each = itertools.chain.from_iterable([event] * min(count, sites) for event, count in dear)
-        return compute_epsilon(itertools.islice(each, sites), delta, lower=False).epsilon
     kinds = {tuple(type(part.pair) for part in event.parts) for event in events}
-    if not all(shared) or len(kinds) > 1 or not set(next(iter(kinds))) <= {FixedPair, PoissonPair}:
+    alike = len(kinds) == 1 and set(next(iter(kinds))) <= {FixedPair, PoissonPair}
+    if not any(shared):
+        choices = _choices(spoken, sites)
+        if choices is not None:
+            return max(compute_epsilon(list(chosen), delta, lower=False).epsilon for chosen in choices)
+        return compute_epsilon([SharedNoise(events, 1)] * sites, delta, lower=False).epsilon if alike else None
+    if not all(shared) or not alike:
         return None
     return compute_epsilon([SharedNoise(events, sites)], delta, lower=False).epsilon
+
+
+MOST_CHOICES = 40
+"""Choices of nodes that are tried; with more of them each node counts as the costliest of all, part by part."""
+
+
+def _choices(groups: Sequence[tuple[Event, int]], sites: int) -> set[tuple[Event, ...]] | None:
+    """The events of so many nodes, in all ways that may be the worst; None where these are too many.
+
+    Which of two events costs more may depend on what it is composed with: that of the larger ε alone need not. So all
+    are tried, but those that enough other nodes dominate.
+    """
+    merged: dict[Event, int] = {}
+    for event, count in groups:
+        merged[event] = merged.get(event, 0) + count
+    needed, each = list[Event](), list(merged.items())
+    for place, (event, count) in enumerate(each):
+        before = (other for one, other in each[:place] if _dominates(one, event))
+        after = (other for one, other in each[place:] if _dominates(one, event) and not _dominates(event, one))
+        needed += [event] * min(count, max(0, sites - sum(before) - sum(after)))
+    if math.comb(len(needed), sites) > MOST_CHOICES**2:
+        return None
+    found = set(itertools.combinations(needed, sites))
+    return found if len(found) <= MOST_CHOICES else None
+
+
+def _dominates(one: Event, other: Event) -> bool:
+    """Whether an event shows at least as much as another, in whatever company."""
+    if [type(part.pair) for part in one.parts] != [type(part.pair) for part in other.parts]:
+        return False
+    return all(
+        mine.count >= its.count
+        and mine.pair.multiplier <= its.pair.multiplier
+        and getattr(mine.pair, "rate", 1.0) >= getattr(its.pair, "rate", 1.0)
+        for mine, its in zip(one.parts, other.parts, strict=True)
+    )
