@@ -1,6 +1,8 @@
 """What is summed is a function of one record or person, the model and public numbers: each attack stays a test."""
 
+import copy
 import math
+import pickle
 import warnings
 from decimal import Decimal
 
@@ -433,3 +435,9 @@ def test_a_saved_model_does_not_say_which_other_fits_were_recognized(visits, tmp
         model = PrivateClassifier(5.0, random_state=0, **SETTINGS).fit(X, y)
         kept = "".join(path.read_text(errors="replace") for path in model.save(tmp_path / str(place)).iterdir())
         assert "spent" not in kept.replace("ε spent", "")
+        model.evaluate(X, y, metrics="right")
+        search = PrivateSearchCV(PrivateClassifier(**SETTINGS), {"loss": ["hinge"]}, epsilon=5.0, random_state=0)
+        search.fit(X, y)
+        for each, again in ((model, pickle.loads(pickle.dumps(model))), (search, copy.deepcopy(search))):
+            assert not hasattr(again, "spent_") and np.array_equal(again.predict(X[:50]), each.predict(X[:50]))
+        assert pickle.loads(pickle.dumps(model))._evaluations[0].spent is None and model.spent_.fits > 1

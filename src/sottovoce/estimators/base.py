@@ -571,6 +571,17 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
         """Set `coef_`, `intercept_` and what else can be made of what was released."""
         raise NotImplementedError
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Of a pickle: without what this process knows of other fits on the same records, as in a saved model."""
+        state = dict(super().__getstate__())
+        state.pop("spent_", None)
+        found = state.get("_evaluations", ())
+        if found:
+            state["_evaluations"] = [
+                replace(each, spent=None) if isinstance(each, Evaluation) else each for each in found
+            ]
+        return state
+
     def __sklearn_tags__(self) -> Any:
         """Sparse records are welcome; without a seed no two fits agree."""
         tags = super().__sklearn_tags__()

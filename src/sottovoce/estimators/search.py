@@ -283,6 +283,10 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         return self.best_estimator_.report(path, title)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Of a pickle: without what this process knows of other fits on the same records."""
+        return {name: value for name, value in super().__getstate__().items() if name != "spent_"}
+
     def __sklearn_tags__(self) -> Any:
         """As the estimator has them."""
         tags = super().__sklearn_tags__()
