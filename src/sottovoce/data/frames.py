@@ -43,7 +43,9 @@ def columns_of(frame: Any) -> dict[str, Any]:
 def _plain(values: Any) -> Any:
     """A list with None for what is missing; numbers of one type stay an array, for speed."""
     kind = getattr(values, "dtype", None)
-    if isinstance(kind, np.dtype) and kind.kind in "iuf":
+    if isinstance(kind, np.dtype) and kind.kind in "iu":  # as they are: beside one text they would be
+        return pa.chunked_array([pa.array(np.asarray(values))])
+    if isinstance(kind, np.dtype) and kind.kind == "f":
         return pa.chunked_array([pa.array(np.asarray(values, dtype=np.float64))])
     return [None if _missing(value) else value for value in (values.tolist() if hasattr(values, "tolist") else values)]
 
