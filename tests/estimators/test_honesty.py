@@ -200,12 +200,25 @@ def test_classes_that_were_read_off_the_records_are_in_every_verdict(tmp_path):
     found = model.evaluate(X, y % 2).statement, model.evaluate(X, y % 2, disjoint=True).statement
     for each in (*said, *found):
         each.verify()
-        assert each.inferred and words in each.verdict() and each.not_covered[0] == "the list of classes"
+        assert words in each.verdict() and each.not_covered[0] == each.excluded and "classes" in each.excluded
         assert PrivacyStatement.from_json(each.to_json()) == each
     card, text = ((tmp_path / "public" / name).read_text() for name in ("MODEL_CARD.md", "statement.txt"))
     assert words in " ".join(card.split()) and words in text
     given = PrivateClassifier(1.0, row_norm=1.0, rounds=3, classes=[0, 1]).fit(X, y % 2).privacy_
-    assert not given.inferred and words not in given.verdict() and "inferred" not in given.to_dict()
+    assert not given.excluded and words not in given.verdict() and "excluded" not in given.to_dict()
     search = PrivateSearchCV(PrivateClassifier(row_norm=1.0), {"rounds": [2, 3]}, epsilon=5.0)
     with pytest.warns(PrivacyLeakWarning, match="classes was not given"):
-        assert search.fit(X, y % 2).privacy_.inferred
+        assert search.fit(X, y % 2).privacy_.excluded
+
+
+def test_a_model_that_goes_on_from_another_says_that_its_verdict_is_of_the_last_fit(tmp_path):
+    """Its report and its folder once said 1 where both fits on the same records cost 1.475."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 2)) / 3, np.arange(400) % 2
+    model = PrivateClassifier(1.0, row_norm=1.0, rounds=3, classes=[0, 1], warm_start=True).fit(X, y)
+    assert not model.privacy_.excluded
+    words = "but not of the 1 earlier fit that this one goes on from"
+    assert words in model.fit(X, y).privacy_.verdict() and model.spent_.epsilon == pytest.approx(1.475, abs=2e-3)
+    assert words in load(model.save(tmp_path / "run")).privacy_.verdict()
+    assert words in model.report(tmp_path / "page.html").read_text()
+    assert "2 earlier fits" in model.fit(X, y).privacy_.verdict()

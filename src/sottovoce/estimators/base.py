@@ -38,7 +38,7 @@ from sottovoce.planner import Choice
 from sottovoce.planner.features import Columns
 from sottovoce.planner.fit import FitRequest, plan_fit
 from sottovoce.planner.shared_settings import Weighing
-from sottovoce.privacy.statement import PrivacyStatement
+from sottovoce.privacy.statement import PrivacyStatement, with_excluded
 from sottovoce.problem.losses import LOSSES, Loss
 from sottovoce.problem.people import group_rows
 from sottovoce.problem.regularizers import Euclidean
@@ -249,7 +249,8 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
             result = solve(
                 spec, run.shards, execution=execution, secure=secure, budget_check=budget_check, nodes=run.nodes
             )
-        result = replace(result, statement=self._qualified(result.statement))
+        excluded = " and ".join(self._excluded(result.statement, len(statements)))
+        result = replace(result, statement=with_excluded(result.statement, excluded))
         self.plan_, self.spec_, self.nodes_ = run.choice, spec, np.array(run.nodes)
         self.loss_, self.privacy_, self.history_ = str(spec.problem.loss), result.statement, result.history
         self._last = WarmStart(run.problem, tuple(result.model.tolist()), (*statements, result.statement))
@@ -559,9 +560,11 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
     def _warn_if_useless(self, choice: Choice, shards: Shards) -> None:
         """Warn of a plan that is not foreseen to teach anything."""
 
-    def _qualified(self, statement: PrivacyStatement) -> PrivacyStatement:
-        """The statement of a fit, with what was read off the records outside the mechanism."""
-        return statement
+    def _excluded(self, statement: PrivacyStatement, earlier: int) -> list[str]:
+        """What the guarantee of a fit does not hold of; of a simulation, or without noise, there is none."""
+        if statement.simulation or math.isinf(statement.epsilon) or not earlier:
+            return []
+        return [f"the {earlier} earlier fit{'s' * (earlier > 1)} that this one goes on from (see spent_)"]
 
     def _labels(self) -> tuple[Any, ...]:
         """What the targets stand for: classes, or the ends of a range."""

@@ -20,7 +20,7 @@ from sottovoce.estimators.unusable import class_codes, real_numbers, warn_owner
 from sottovoce.evaluation.curves import probabilities, public_link
 from sottovoce.evaluation.private import Evaluation, answers
 from sottovoce.planner.shared_settings import Weighing
-from sottovoce.privacy.statement import PrivacyStatement, with_inferred
+from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem import losses
 from sottovoce.problem.losses import Loss
 from sottovoce.run.result import Result
@@ -309,9 +309,10 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     def _labels(self) -> tuple[Any, ...]:
         return tuple(self.classes_.tolist())
 
-    def _qualified(self, statement: PrivacyStatement) -> PrivacyStatement:
+    def _excluded(self, statement: PrivacyStatement, earlier: int) -> list[str]:
         inferred = self.classes is None and not statement.simulation and math.isfinite(statement.epsilon)
-        return with_inferred(statement, "the list of classes") if inferred else statement
+        classes = ["the list of classes, which was read off the records"] if inferred else []
+        return [*super()._excluded(statement, earlier), *classes]
 
     def _class_order(self) -> tuple[Any, ...]:
         """The classes in the order in which they were given; of two the last is the positive one."""

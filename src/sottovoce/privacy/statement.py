@@ -183,7 +183,7 @@ class PrivacyStatement:
     secure : whether every draw went through the secure release: a cryptographic generator, and true of the bits
     software : version and platform of what ran
     features : the public map that columns went through, in words; empty where there was none
-    inferred : what was read off the records outside the mechanism, in words; empty where nothing was
+    excluded : what the guarantee does not hold of, though the model shows it, in words; empty where there is nothing
     """
 
     epsilon: float
@@ -206,7 +206,7 @@ class PrivacyStatement:
     secure: bool = False
     software: str = ""
     features: str = ""
-    inferred: str = ""
+    excluded: str = ""
     accountant: str = "privacy-loss distributions"
     format: int = FORMAT
 
@@ -268,7 +268,7 @@ class PrivacyStatement:
         if not self.private:
             truth = "with secret noise the truth would be" if self.simulation else "the truth is"
             return f"{lead}NOT PRIVATE as claimed: Theorem 1 claims ε = {self.claimed:g}; {who} {truth} {true}."
-        but = f", but not of {self.inferred}, which was read off the records" if self.inferred else ""
+        but = f", but not of {self.excluded}" if self.excluded else ""
         promise = f"{true}-differential privacy {who}{self.proviso}{but}"
         if self.simulation:
             return f"SIMULATION: with secret noise every {noun} would have {promise}."
@@ -380,7 +380,7 @@ class PrivacyStatement:
         if not isinstance(self.declared, bool) or (self.declared and not self.held_out):
             raise PrivacyError("the statement's 'declared' is about held-out records, of which it has none")
         again = _state(_listed(self.groups), _Frame.of(self), _listed(self.held_out), _listed(self.others))
-        again = with_inferred(with_features(again, self.features), self.inferred)
+        again = with_excluded(with_features(again, self.features), self.excluded)
         again = _evaluated(again, _listed(self.later), self.declared)
         self.check_compatible(again, "its own numbers give")
 
@@ -393,7 +393,7 @@ class PrivacyStatement:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; an infinite ε is written as the text 'inf'."""
-        left_out = {name for name in ("others", "later", "declared", "features", "inferred") if not getattr(self, name)}
+        left_out = {name for name in ("others", "later", "declared", "features", "excluded") if not getattr(self, name)}
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         return _plain(own | {"private": self.private, "verdict": self.verdict()})
 
@@ -409,7 +409,7 @@ class PrivacyStatement:
                 older = "sottovoce 0.1" if data["format"] == 1 else "another version of sottovoce"
                 raise PrivacyError(f"this statement was made by {older}, which this version does not read")
             rarely = ("held_out", "others", "later")  # statements of runs without them need not have these
-            known = {"declared": False, "features": "", "inferred": ""} | data
+            known = {"declared": False, "features": "", "excluded": ""} | data
             values = {f.name: _number(known[f.name]) for f in fields(cls) if f.name not in rarely}
             for name in ("groups", *rarely):
                 values[name] = tuple(
@@ -529,7 +529,7 @@ def with_held_out(statement: PrivacyStatement, events: Mapping[int, Event], decl
     held_out = grouped_by_event([each[i] for i in sorted(each)])
     named = [(event, tuple(sorted(each)[i] for i in places)) for event, places in held_out]
     whole = _state(_listed(statement.groups), _Frame.of(statement), named, _listed(statement.others))
-    whole = with_inferred(with_features(whole, statement.features), statement.inferred)
+    whole = with_excluded(with_features(whole, statement.features), statement.excluded)
     return _evaluated(whole, _listed(statement.later), declared or statement.declared)
 
 
@@ -543,13 +543,13 @@ def with_features(statement: PrivacyStatement, words: str) -> PrivacyStatement:
     return replace(statement, features=words, assumptions=assumptions)
 
 
-def with_inferred(statement: PrivacyStatement, words: str) -> PrivacyStatement:
-    """The same statement of a run for which something was read off the records outside the mechanism."""
+def with_excluded(statement: PrivacyStatement, words: str) -> PrivacyStatement:
+    """The same statement of a run whose model shows something that the guarantee does not hold of."""
     if not words:
         return statement
     if not isinstance(words, str):
-        raise PrivacyError("the statement's inferred is what was read off the records; give it as text")
-    return replace(statement, inferred=words, not_covered=(words, *statement.not_covered))
+        raise PrivacyError("the statement's excluded is what the guarantee does not hold of; give it as text")
+    return replace(statement, excluded=words, not_covered=(words, *statement.not_covered))
 
 
 def with_evaluation(statement: PrivacyStatement, events: Mapping[int, Event]) -> PrivacyStatement:
@@ -594,7 +594,7 @@ def _evaluated(statement: PrivacyStatement, later: Grouped, declared: bool) -> P
 def restated(statement: PrivacyStatement, trained: Sequence[Event], tested: Sequence[Event]) -> PrivacyStatement:
     """The same statement of other events, one a node: those of a search that a run was the best of."""
     made = _state(grouped_by_event(trained), _Frame.of(statement), grouped_by_event(tested))
-    return with_inferred(with_features(made, statement.features), statement.inferred)
+    return with_excluded(with_features(made, statement.features), statement.excluded)
 
 
 def _listed(groups: Sequence[Group]) -> Grouped:
