@@ -24,7 +24,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
-from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_array, check_is_fitted, indexable
 
@@ -201,6 +200,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         return SCORINGS.read(first if self.scoring == "auto" else self.scoring)
 
     def _plans(self) -> list[dict[str, Any]]:
+        from sklearn.model_selection import ParameterGrid  # here: a fit without a search need not wait for it
+
         plans = list(ParameterGrid(self.param_grid))
         if not isinstance(self.estimator, PrivateLinearModel):
             raise SpecError("a search is among plans of a PrivateClassifier or PrivateRegressor; give one")
