@@ -106,41 +106,46 @@ inline void refine(u32 k0, u32 k1, u32 counter, u32 w0, u32 w1, float& cosine, f
   cosine = radius * x, sine = radius * y;
 }
 
-// Words to normals; whether one is in the far tail.
+// Words to normals; whether one is in the far tail. In short loops: one loop over all of it takes
+// twice the time.
 inline bool box_muller(const u32* RESTRICT w0, const u32* RESTRICT w1, i64 count,
                        float* RESTRICT cosines, float* RESTRICT sines) {
   u32 least = 0xFFFFFFFF;
+  for (i64 j = 0; j < count; j++) least = w0[j] < least ? w0[j] : least;
+  for (i64 j = 0; j < count; j++) sines[j] = std::sqrt(minus_two_log(w0[j]));
   for (i64 j = 0; j < count; j++) {
-    const float radius = std::sqrt(minus_two_log(w0[j]));
+    const float radius = sines[j];
     float x, y;
     direction(w1[j], x, y);
     cosines[j] = radius * x, sines[j] = radius * y;
-    least = w0[j] < least ? w0[j] : least;
   }
   return least < TAIL;
 }
 
-// The normals of a pair at counters first …, BLOCK at most; up to 15 places after them are written,
-// too.
-inline void make_normals(u32 k0, u32 k1, i64 first, i64 count, float* RESTRICT cosines,
-                         float* RESTRICT sines) {
+// Normals of `count` keys and counters, BLOCK at most, that `of` gives; up to 15 places after them
+// are written, too.
+template <class F>
+INLINE void make_normals_of(i64 count, F of, float* RESTRICT cosines, float* RESTRICT sines) {
   alignas(64) u32 w0[BLOCK], w1[BLOCK];
   const i64 whole = (count + 15) / 16 * 16;
-  for (i64 j = 0; j < whole; j++) threefry(k0, k1, u32(first + j), 0, w0[j], w1[j]);
+  u32 k0, k1, counter;
+  for (i64 j = 0; j < whole; j++) {
+    of(j, k0, k1, counter);
+    threefry(k0, k1, counter, 0, w0[j], w1[j]);
+  }
   if (!box_muller(w0, w1, whole, cosines, sines)) return;
-  for (i64 j = 0; j < count; j++)
-    if (w0[j] < TAIL) refine(k0, k1, u32(first + j), w0[j], w1[j], cosines[j], sines[j]);
+  for (i64 j = 0; j < count; j++) {
+    of(j, k0, k1, counter);
+    if (w0[j] < TAIL) refine(k0, k1, counter, w0[j], w1[j], cosines[j], sines[j]);
+  }
 }
 
-// The same with a key for each counter.
-inline void make_normals_of_many(const u32* RESTRICT k0, const u32* RESTRICT k1,
-                                 const u32* RESTRICT counters, i64 count, float* RESTRICT cosines,
-                                 float* RESTRICT sines) {
-  alignas(64) u32 w0[BLOCK], w1[BLOCK];
-  for (i64 j = 0; j < count; j++) threefry(k0[j], k1[j], counters[j], 0, w0[j], w1[j]);
-  if (!box_muller(w0, w1, count, cosines, sines)) return;
-  for (i64 j = 0; j < count; j++)
-    if (w0[j] < TAIL) refine(k0[j], k1[j], counters[j], w0[j], w1[j], cosines[j], sines[j]);
+// The normals of a pair at counters first ….
+inline void make_normals(u32 k0, u32 k1, i64 first, i64 count, float* cosines, float* sines) {
+  const auto of = [=](i64 j, u32& a, u32& b, u32& counter) {
+    a = k0, b = k1, counter = u32(first + j);
+  };
+  make_normals_of(count, of, cosines, sines);
 }
 
 inline void normal_rows(u32 k0, u32 k1, const i64* nodes, const i64* rounds, i64 count, i64 m,

@@ -142,20 +142,18 @@ inline void unit_factors(const Rows& X, const Data& data, i64 K, i64 m, double c
 }
 
 // Moves the rows that pull to the front, without a branch; gives how many they are.
-inline i64 keep_pulling(i64 K, i64 count, i64 stride, i64* rows, double* RESTRICT u,
-                        const double* RESTRICT factors) {
+inline i64 keep_pulling(i64 K, i64 count, i64 stride, i64* rows, double* RESTRICT u) {
   i64 found = 0, idle = 0;
-  for (i64 e = 0; e < count; e++) idle += (factors[e] == 0.0) | ((K == 1) & (u[e] == 0.0));
-  if (idle == 0) {
-    for (i64 k = 0; k < K; k++)
-      for (i64 e = 0; e < count; e++) u[k * stride + e] *= factors[e];
-    return count;
-  }
+  for (i64 e = 0; e < count; e++) idle += u[e] == 0.0;
+  if (idle == 0) return count;
   for (i64 e = 0; e < count; e++) {
-    const double factor = factors[e];
-    const bool pulls = K > 1 ? factor != 0.0 : (factor != 0.0) & (u[e] != 0.0);
+    bool pulls = false;
     rows[found] = rows[e];
-    for (i64 k = 0; k < K; k++) u[k * stride + found] = u[k * stride + e] * factor;
+    for (i64 k = 0; k < K; k++) {
+      const double mine = u[k * stride + e];
+      u[k * stride + found] = mine;
+      pulls |= mine != 0.0;
+    }
     found += pulls;
   }
   return found;
@@ -184,7 +182,12 @@ inline void add_block(const Rows& X, const Data& data, const Model& model, doubl
     if (weights)
       for (i64 e = 0; e < count; e++) sizes[e] *= weights[e];
   }
-  const i64 found = keep_pulling(K, count, stride, scratch.rows, u, sizes);
+  for (i64 k = 0; k < K; k++)
+    for (i64 e = 0; e < count; e++) {
+      double& mine = u[k * stride + e];
+      mine = sizes[e] != 0.0 ? mine * sizes[e] : 0.0;  // also where a slope is no number
+    }
+  const i64 found = keep_pulling(K, count, stride, scratch.rows, u);
   for (i64 k = 0; k < K; k++) {
     X.pull(scratch.rows, found, u + k * stride, g + k * m);
     if (data.intercept != 0.0) g[(k + 1) * m - 1] += data.intercept * sum_of(u + k * stride, found);

@@ -5,9 +5,11 @@
 
 #if defined(_MSC_VER)
 #define RESTRICT __restrict
+#define PREFETCH(at) (void)(at)
 #define INLINE __forceinline
 #else
 #define RESTRICT __restrict__
+#define PREFETCH(at) __builtin_prefetch(at)
 #define INLINE inline __attribute__((always_inline))  // of a loop that is to be made of vectors
 #endif
 
@@ -23,7 +25,9 @@ constexpr i64 BLOCK =
     1024;  // counters whose normals are made at a time: two stretches of coordinates
 constexpr i64 BATCH = 256;  // rows of a batch that are worked on together, at most
 constexpr i64 NEAR_BYTES =
-    1 << 16;             // bytes of dense rows that are read twice while they are in a near cache
+    1 << 16;  // bytes of dense rows that are read twice while they are in a near cache
+constexpr i64 CHUNK = 128;           // counters of an edge between two requests for memory
+constexpr i64 FAR_STATE = 1 << 21;   // numbers of z that, with their sums, leave a cache no room
 constexpr i64 FEW = 32;  // records of a node for which the loop of edges is made, at most
 
 enum Sampler { FIXED, POISSON, FULL, CYCLIC, INJECTED };
@@ -134,6 +138,7 @@ struct Spots {
   i64 *counts, *picks;
   double* pulls;
   void* edges;
+  i64* since;
 };
 
 struct Pool;
@@ -161,7 +166,7 @@ struct Links {
   i64 times;
 };
 
-struct Alike {
+struct Equal {
   const Job* job;
   Scratch* scratch;
   double *z, *total, *x, *g, *factors, *loud;
@@ -193,7 +198,7 @@ struct Sums {
 
 struct SumsScratch {
   double *x, *wide, *u, *y, *spare, *sizes, *near, *slopes;
-  i64 *rows, *begins, *places;
+  i64 *rows, *begins, *places, *folded;
 };
 
 struct Dual {
@@ -209,7 +214,7 @@ struct Dual {
 // One table of entry points for each instruction set.
 struct Kernels {
   void (*run_rounds)(Rounds&);
-  void (*run_alike)(Alike&);
+  void (*run_equal)(Equal&);
   bool (*run_apart)(Apart&);
   void (*normal_rows)(u32 k0, u32 k1, const i64* nodes, const i64* rounds, i64 count, i64 m,
                       float* out);

@@ -29,7 +29,7 @@ void exp_of(double* v, i64 count) {
 namespace INSTRUCTION_SET {
 
 extern const Kernels kernels;
-const Kernels kernels = {run_rounds, run_alike,     run_apart,    normal_rows, draw_records,
+const Kernels kernels = {run_rounds, run_equal,     run_apart,    normal_rows, draw_records,
                          slopes,     exact_sums,    add_gaussian, add_laplace, poisson_gaps,
                          round_rows, released_rows, exp_of,       put_on_grid, dual_pass};
 

@@ -1,9 +1,9 @@
 // Rounds in which very many nodes speak, the same ones every time: no matrix, and nothing of size
 // n^2 or T n.
 //
-// *Equally*: where a round ends with the mean of all, every node holds the same, and goes on holding
-// it. x is made once, all records are read in the order of memory, and everybody's noise is summed
-// as it is drawn. The state is one row.
+// *Equally*: where a round ends with the mean of all, every node holds the same, and goes on
+// holding it. x is made once, all records are read in the order of memory, and everybody's noise is
+// summed as it is drawn. The state is one row.
 //
 // *Apart*: elsewhere every node has a row. A round is one pass over them: a row is made of its
 // neighbors' messages of the round before, and becomes this round's message at once, while it is in
@@ -25,7 +25,7 @@ inline double weighted(const double* RESTRICT loud, const float* RESTRICT normal
 
 // g += sum of c_i sigma_i nu_i over all nodes, BLOCK of them side by side, for all runs.
 inline void sum_noise(const Job& job, i64 t, double* loud, double* g) {
-  alignas(64) u32 k0[BLOCK], k1[BLOCK], w0[BLOCK], w1[BLOCK];
+  alignas(64) u32 k0[BLOCK] = {}, k1[BLOCK] = {};
   alignas(64) float cosines[BLOCK], sines[BLOCK];
   const Noise& noise = job.noise;
   const i64 n = job.nodes, m = job.m, R = job.runs, half = (m + 1) / 2;
@@ -37,10 +37,10 @@ inline void sum_noise(const Job& job, i64 t, double* loud, double* g) {
     for (i64 p = 0; p < size; p++)
       threefry(noise.noise_key[0], noise.noise_key[1], u32(first + p), u32(t), k0[p], k1[p]);
     for (i64 j = 0; j < half; j++) {
-      for (i64 p = 0; p < size; p++) threefry(k0[p], k1[p], u32(j), 0, w0[p], w1[p]);
-      if (box_muller(w0, w1, size, cosines, sines))
-        for (i64 p = 0; p < size; p++)
-          if (w0[p] < TAIL) refine(k0[p], k1[p], u32(j), w0[p], w1[p], cosines[p], sines[p]);
+      const auto of = [&](i64 p, u32& a, u32& b, u32& counter) {
+        a = k0[p], b = k1[p], counter = u32(j);
+      };
+      make_normals_of(size, of, cosines, sines);
       for (i64 r = 0; r < R; r++) {
         g[r * m + j] += weighted(loud + r * BLOCK, cosines, size);
         if (half + j < m) g[r * m + half + j] += weighted(loud + r * BLOCK, sines, size);
@@ -84,7 +84,7 @@ struct Many {
   }
 
   // The same of records with one slope, of all nodes at one x: rows are read block by block.
-  void pull_together(i64 t, Alike& a) const {
+  void pull_together(i64 t, Equal& a) const {
     i64 count = 0;
     const auto go = [&]() {
       for (i64 r = 0; r < R; r++) {
@@ -106,7 +106,7 @@ struct Many {
     if (count) go();
   }
 
-  void alike(Alike& a) const {
+  void equal(Equal& a) const {
     for (i64 t = a.start; t <= a.stop; t++) {
       for (i64 r = 0; r < R; r++)
         stand(Variant(job, r), t, a.before, a.z + r * m, a.total + r * m, a.x + r * m, scratch.y,
@@ -180,7 +180,7 @@ struct Many {
 
   // Noise of nodes first … last - 1, whose keys and counters are side by side.
   void add_noise(const Apart& a, i64 t, i64 first, i64 last, i64 chunk) const {
-    alignas(64) u32 k0[BLOCK], k1[BLOCK], counters[BLOCK];
+    alignas(64) u32 k0[BLOCK] = {}, k1[BLOCK] = {}, counters[BLOCK] = {};
     alignas(64) float cosines[BLOCK], sines[BLOCK];
     const i64 half = (m + 1) / 2;
     for (i64 low = 0; low < half; low += chunk) {
@@ -191,8 +191,10 @@ struct Many {
         threefry(noise.noise_key[0], noise.noise_key[1], u32(i), u32(t), a0, a1);
         for (i64 j = 0; j < size; j++, at++) k0[at] = a0, k1[at] = a1, counters[at] = u32(low + j);
       }
-      for (; at % 16; at++) k0[at] = k1[at] = counters[at] = 0;
-      make_normals_of_many(k0, k1, counters, at, cosines, sines);
+      const auto of = [&](i64 p, u32& a, u32& b, u32& counter) {
+        a = k0[p], b = k1[p], counter = counters[p];
+      };
+      make_normals_of(at, of, cosines, sines);
       for (i64 i = first; i < last; i++)
         for (i64 r = 0; r < R; r++) {
           const double loud =
@@ -253,8 +255,8 @@ struct Many {
   }
 };
 
-inline void run_alike(Alike& a) {
-  with_rows(a.job->data, [&](auto X) { Many<decltype(X)>(*a.job, *a.scratch).alike(a); });
+inline void run_equal(Equal& a) {
+  with_rows(a.job->data, [&](auto X) { Many<decltype(X)>(*a.job, *a.scratch).equal(a); });
 }
 
 inline bool run_apart(Apart& a) {

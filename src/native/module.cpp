@@ -42,15 +42,15 @@ std::vector<InstructionSet> supported() {
 #if defined(KERNELS_base)
   found.push_back({"base", &base::kernels});
 #else
-    __builtin_cpu_init();
-    found.push_back({"x86-64-v2", &v2::kernels});
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                      __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
-    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                        __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-                        __builtin_cpu_supports("avx512vl");
-    if (avx2) found.push_back({"x86-64-v3", &v3::kernels});
-    if (avx2 && avx512) found.push_back({"x86-64-v4", &v4::kernels});
+  __builtin_cpu_init();
+  found.push_back({"x86-64-v2", &v2::kernels});
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl");
+  if (avx2) found.push_back({"x86-64-v3", &v3::kernels});
+  if (avx2 && avx512) found.push_back({"x86-64-v4", &v4::kernels});
 #endif
   return found;
 }
@@ -111,6 +111,19 @@ T number(nb::handle of, const char* name) {
   return nb::cast<T>(nb::getattr(of, name));
 }
 
+// Fills several places from fields of an object: numbers, and arrays with or without their size.
+struct Fields {
+  nb::handle of;
+  template <class T>
+  const Fields& operator()(const char* name, T& place) const {
+    return place = number<T>(of, name), *this;
+  }
+  template <class T>
+  const Fields& operator()(const char* name, const T*& place, i64 size = -1) const {
+    return place = field<T>(of, name, size), *this;
+  }
+};
+
 // One of an enumeration's values, checked before it is made one.
 template <class E>
 E choice(int value, E last, const char* what) {
@@ -135,6 +148,10 @@ class Arena {
     blocks_.emplace_back(new char[size_t(std::max<i64>(count, 1)) * sizeof(T) + 4096 + 128]());
     auto at = reinterpret_cast<std::uintptr_t>(blocks_.back().get());
     return reinterpret_cast<T*>((at + 63) / 64 * 64);
+  }
+  template <class T>
+  Arena& operator()(T*& place, i64 count) {
+    return place = take<T>(count), *this;
   }
 
  private:
@@ -254,15 +271,11 @@ struct Run {
     check(job.runs > 0, "there must be a run");
     model.kind = choice(number<int>(of, "kind"), ENTROPY, "kind of step");
     model.loss = choice(number<int>(of, "loss"), SOFTMAX, "loss");
-    model.phi = field<double>(of, "phi", job.runs), model.mu = field<double>(of, "mu", job.runs);
-    model.lo = field<double>(of, "lo", job.runs), model.hi = field<double>(of, "hi", job.runs);
-    model.radius = field<double>(of, "radius", job.runs),
-    model.clip = field<double>(of, "clip", job.runs);
-    model.curvature = number<double>(of, "curvature"),
-    model.parameter = number<double>(of, "parameter");
-    model.closed = number<bool>(of, "closed"), model.frozen = number<bool>(of, "frozen");
-    model.descent = number<bool>(of, "descent"), model.after = number<bool>(of, "after");
-    model.outputs = number<i64>(of, "outputs");
+    Fields{of}("phi", model.phi, job.runs)("mu", model.mu, job.runs)("lo", model.lo, job.runs)(
+        "hi", model.hi, job.runs)("radius", model.radius, job.runs)("clip", model.clip, job.runs)(
+        "curvature", model.curvature)("parameter", model.parameter)("closed", model.closed)(
+        "frozen", model.frozen)("descent", model.descent)("after", model.after)("outputs",
+                                                                                model.outputs);
     check(model.outputs > 0 && (model.outputs > 1 || model.loss != SOFTMAX),
           "the loss needs other outputs");
     if (size_of<double>(of, "center")) model.centre = field<double>(of, "center", job.m);
@@ -274,10 +287,9 @@ struct Run {
     steps.T = distinct > 0 ? size_of<double>(of, "push") / distinct : 0;
     check(distinct > 0 && steps.T > 0, "there must be a sequence of steps");
     const i64 rounds = distinct * steps.T, sums = distinct * (steps.T + 1);
-    steps.push = field<double>(of, "push", rounds), steps.a = field<double>(of, "a", rounds);
-    steps.gamma = field<double>(of, "gamma", rounds), steps.s = field<double>(of, "s", rounds);
-    steps.A = field<double>(of, "A", sums), steps.P = field<double>(of, "P", sums);
-    steps.Q = field<double>(of, "Q", sums), steps.which = field<i64>(of, "which", job.runs);
+    Fields{of}("push", steps.push, rounds)("a", steps.a, rounds)("gamma", steps.gamma, rounds)(
+        "s", steps.s, rounds)("A", steps.A, sums)("P", steps.P, sums)("Q", steps.Q, sums)(
+        "which", steps.which, job.runs);
     check_below(steps.which, job.runs, distinct, "`which` must name a sequence of steps");
   }
 
@@ -285,10 +297,9 @@ struct Run {
     Noise& noise = job.noise;
     const i64 n = job.nodes, all = job.runs * n;
     noise.sampler = choice(number<int>(of, "sampler"), INJECTED, "sampler");
-    noise.batch = field<i64>(of, "batch", n), noise.gap_scale = field<double>(of, "gap_scale", n);
-    noise.sigma = field<double>(of, "sigma", all), noise.scale = field<double>(of, "scale", all);
-    noise.noisy = field<bool>(of, "noisy", n);
-    noise.pairs = number<bool>(of, "pairs"), noise.level = number<bool>(of, "level");
+    Fields{of}("batch", noise.batch, n)("gap_scale", noise.gap_scale, n)("sigma", noise.sigma, all)(
+        "scale", noise.scale, all)("noisy", noise.noisy, n)("pairs", noise.pairs)("level",
+                                                                                  noise.level);
     if (noise.pairs) noise.shared = field<double>(of, "shared", all);
     std::copy_n(field<u32>(of, "noise_key", 2), 2, noise.noise_key);
     std::copy_n(field<u32>(of, "records_key", 2), 2, noise.records_key);
@@ -305,15 +316,13 @@ struct Run {
   void take_plan(nb::handle of) {
     Plan& plan = job.plan;
     plan.averaging = choice(number<int>(of, "averaging"), TRIMMED, "averaging");
-    plan.bound = number<double>(of, "bound");
-    plan.speakers = number<i64>(of, "speakers"), plan.widest = number<i64>(of, "widest");
     plan.rounds = size_of<i64>(of, "starts") - 1;
     const i64 patterns = size_of<i64>(of, "groups"), weights = size_of<double>(of, "weights");
     const i64 active = size_of<i32>(of, "active");
-    plan.starts = field<i64>(of, "starts"), plan.corners = field<i64>(of, "corners", patterns);
-    plan.groups = field<i64>(of, "groups"), plan.flat = field<bool>(of, "flat", patterns);
-    plan.active = field<i32>(of, "active"), plan.pattern = field<i32>(of, "pattern", plan.rounds);
-    plan.weights = field<double>(of, "weights");
+    Fields{of}("bound", plan.bound)("speakers", plan.speakers)("widest", plan.widest)(
+        "starts", plan.starts)("corners", plan.corners, patterns)("groups", plan.groups)(
+        "flat", plan.flat, patterns)("active", plan.active)("pattern", plan.pattern, plan.rounds)(
+        "weights", plan.weights);
     check_rising(plan.starts, plan.rounds + 1, active,
                  "the rounds' starts must rise to the number of active nodes");
     check_below(plan.active, active, job.nodes, "active nodes must be nodes");
@@ -374,28 +383,20 @@ struct Run {
     const i64 stride = records.stride(), K = job.model.outputs, m = job.m,
               touched = K * records.widest;
     Scratch s;
-    s.x = arena.take<double>(m), s.y = arena.take<double>(m), s.g = arena.take<double>(m);
-    s.picks = arena.take<i64>(data.most), s.taken = arena.take<bool>(data.most);
-    s.rows = arena.take<i64>(stride), s.begins = arena.take<i64>(stride + 1);
-    s.u = arena.take<double>(K * stride), s.known = arena.take<double>((K + 3) * stride);
-    s.sizes = arena.take<double>(stride), s.mean = arena.take<double>(data.starts ? m : 0);
-    s.values = arena.take<double>(touched), s.places = arena.take<i64>(touched);
-    s.normals = arena.take<float>(2 * BLOCK), s.sums = arena.take<double>(2 * BLOCK);
-    s.mixed = arena.take<double>(job.plan.widest * BLOCK),
-    s.heard = arena.take<double>(job.plan.widest);
+    arena(s.x, m)(s.y, m)(s.g, m)(s.picks, data.most)(s.taken, data.most)(s.rows, stride)(
+        s.begins, stride + 1)(s.u, K * stride)(s.known, (K + 3) * stride)(s.sizes, stride)(
+        s.mean, data.starts ? m : 0)(s.values, touched)(s.places, touched)(s.normals, 2 * BLOCK)(
+        s.sums, 2 * BLOCK)(s.mixed, job.plan.widest * BLOCK)(s.heard, job.plan.widest);
     return s;
   }
 
   Spots make_spots(Arena& arena) const {
     const i64 k = job.plan.widest, m = job.m, R = job.runs, most = job.edges ? job.data.most : 0;
     Spots s;
-    s.before = arena.take<i64>(k), s.keys = arena.take<u32>(2 * k),
-    s.pair_keys = arena.take<u32>(2 * k);
-    s.held = arena.take<double>(job.model.after ? R * k * m : 0);
-    s.wide = arena.take<double>(job.plan.averaging != MATRIX ? k * m : 0);
-    s.parts = arena.take<double>(job.parts * ((m + 511) / 512 * 512));
-    s.counts = arena.take<i64>(4), s.picks = arena.take<i64>(4 * most),
-    s.pulls = arena.take<double>(2 * R * most);
+    arena(s.before, k)(s.keys, 2 * k)(s.pair_keys, 2 * k)(s.held, job.model.after ? R * k * m : 0)(
+        s.wide, job.plan.averaging != MATRIX ? k * m : 0)(
+        s.parts, job.parts * ((m + 511) / 512 * 512))(s.counts, 4)(s.picks, 4 * most)(
+        s.pulls, 2 * R * most)(s.since, job.nodes);
     s.edges = arena.take<char>(R * 256);
     return s;
   }
@@ -424,16 +425,11 @@ struct Run {
     Arena arena;
     std::vector<Scratch> scratch;
     for (i64 thread = 0; thread < count; thread++) scratch.push_back(make_scratch(arena));
-    Rounds all = {&mine,
-                  injected.is_none() ? nullptr : &given,
-                  nullptr,
-                  scratch.data(),
-                  make_spots(arena),
-                  z.data(),
-                  total.data(),
-                  since.data(),
-                  start,
-                  stop};
+    Rounds all{};
+    all.job = &mine, all.injected = injected.is_none() ? nullptr : &given;
+    all.scratch = scratch.data(), all.spots = make_spots(arena);
+    all.z = z.data(), all.total = total.data(), all.since = since.data();
+    all.start = start, all.stop = stop;
     nb::gil_scoped_release released;
     std::unique_ptr<Pool> pool(count > 1 ? new Pool(int(count)) : nullptr);
     all.pool = pool.get();
@@ -442,10 +438,8 @@ struct Run {
 
   void take_injected(nb::handle of, Injected& given, Job& mine, i64 start, i64 stop) const {
     const i64 *starts = job.plan.starts, places = starts[stop] - starts[start - 1];
-    given.noise = field<double>(of, "noise", places * job.m);
-    given.starts = field<i64>(of, "starts", places + 1),
-    given.every = field<bool>(of, "every", places);
-    given.records = field<i64>(of, "records");
+    Fields{of}("noise", given.noise, places * job.m)("starts", given.starts, places + 1)(
+        "every", given.every, places)("records", given.records);
     check_rising(given.starts, places + 1, size_of<i64>(of, "records"),
                  "the records' starts must rise to their number");
     for (i64 place = 0; place < places; place++) {
@@ -458,7 +452,7 @@ struct Run {
     mine.edges = false;
   }
 
-  void alike(Array<double> z, Array<double> total, i64 before, i64 start, i64 stop) const {
+  void equal(Array<double> z, Array<double> total, i64 before, i64 start, i64 stop) const {
     const i64 R = job.runs, size = R * job.m;
     check_rounds(start, stop);
     check(i64(z.size()) == size && i64(total.size()) == size && before >= 0 && before < start,
@@ -466,32 +460,21 @@ struct Run {
     check(job.noise.sampler != INJECTED, "this run's draws must be made from counters");
     Arena arena;
     Scratch scratch = make_scratch(arena);
-    Alike all = {&job,
-                 &scratch,
-                 z.data(),
-                 total.data(),
-                 arena.take<double>(size),
-                 arena.take<double>(size),
-                 arena.take<double>(R * BATCH),
-                 arena.take<double>(R * BLOCK),
-                 arena.take<i64>(BATCH),
-                 before,
-                 start,
-                 stop};
+    Equal all{};
+    all.job = &job, all.scratch = &scratch, all.z = z.data(), all.total = total.data();
+    all.before = before, all.start = start, all.stop = stop;
+    arena(all.x, size)(all.g, size)(all.factors, R * BATCH)(all.loud, R * BLOCK)(all.rows, BATCH);
     nb::gil_scoped_release released;
-    kernels().run_alike(all);
+    kernels().run_equal(all);
   }
 
   bool apart(nb::handle links, Array<double> s, Array<double> other, Array<double> total,
              i64 before, i64 start, i64 stop) const {
     const i64 R = job.runs, n = job.nodes, width = R * n ? i64(s.size()) / (R * n) : 0;
     const i64 entries = size_of<i64>(links, "places");
-    Links all = {field<i64>(links, "starts", n + 1),
-                 field<i64>(links, "places"),
-                 field<double>(links, "values", entries),
-                 number<double>(links, "level"),
-                 field<bool>(links, "mixes"),
-                 number<i64>(links, "times")};
+    Links all{};
+    Fields{links}("starts", all.starts, n + 1)("places", all.places)("values", all.values, entries)(
+        "level", all.level)("mixes", all.mixes)("times", all.times);
     check_rounds(start, stop);
     check_rising(all.starts, n + 1, entries, "the links' starts must rise to their number");
     check_below(all.places, entries, n, "links must lead to nodes");
@@ -502,18 +485,11 @@ struct Run {
           "a row for each run and node");
     Arena arena;
     Scratch scratch = make_scratch(arena);
-    Apart rounds = {&job,
-                    &all,
-                    &scratch,
-                    s.data(),
-                    other.data(),
-                    total.data(),
-                    arena.take<double>(job.m),
-                    arena.take<double>(R * width),
-                    width,
-                    before,
-                    start,
-                    stop};
+    Apart rounds{};
+    rounds.job = &job, rounds.links = &all, rounds.scratch = &scratch, rounds.width = width;
+    rounds.s = s.data(), rounds.other = other.data(), rounds.total = total.data();
+    rounds.before = before, rounds.start = start, rounds.stop = stop;
+    arena(rounds.x, job.m)(rounds.sums, R * width);
     nb::gil_scoped_release released;
     return kernels().run_apart(rounds);
   }
@@ -527,15 +503,13 @@ double exact_sums(const Records& records, nb::handle of, Array<const double> mod
   sums.data = records.data;
   const i64 rows = records.data.rows, K = number<i64>(of, "outputs");
   sums.outputs = K, sums.m = K * (records.data.features + (records.data.intercept != 0.0));
-  sums.caps = field<double>(of, "caps", rows), sums.reach = field<double>(of, "reach", rows);
-  sums.loss = choice(number<int>(of, "loss"), SOFTMAX, "loss"),
-  sums.parameter = number<double>(of, "parameter");
-  sums.step = number<i64>(of, "step"), sums.limit = number<i64>(of, "limit");
-  sums.inverse = number<double>(of, "inverse"), sums.whole = number<double>(of, "whole");
-  sums.slope = 1.0 / sums.inverse, sums.length = number<double>(of, "length");
+  sums.loss = choice(number<int>(of, "loss"), SOFTMAX, "loss");
   sums.pairs = size_of<i64>(of, "base");
-  sums.base = field<i64>(of, "base"), sums.sizes = field<i64>(of, "sizes", sums.pairs);
-  sums.starts = field<i64>(of, "starts", sums.pairs), sums.picks = field<i64>(of, "picks");
+  Fields{of}("caps", sums.caps, rows)("reach", sums.reach, rows)("parameter", sums.parameter)(
+      "step", sums.step)("limit", sums.limit)("inverse", sums.inverse)("whole", sums.whole)(
+      "length", sums.length)("base", sums.base)("sizes", sums.sizes, sums.pairs)(
+      "starts", sums.starts, sums.pairs)("picks", sums.picks);
+  sums.slope = 1.0 / sums.inverse;
   sums.models = models.data(), sums.totals = totals.data();
   const i64 picks = size_of<i64>(of, "picks"), units = records.data.offsets[records.data.nodes];
   check(K > 0 && (K > 1 || sums.loss != SOFTMAX), "the loss needs other outputs");
@@ -556,13 +530,10 @@ double exact_sums(const Records& records, nb::handle of, Array<const double> mod
             touched = std::max(K * records.widest, sums.m);
   Arena arena;
   SumsScratch scratch;
-  scratch.x = arena.take<double>(sums.m), scratch.wide = arena.take<double>(sums.m);
-  scratch.u = arena.take<double>(K * stride), scratch.y = arena.take<double>(3 * stride);
-  scratch.spare = arena.take<double>(std::max(K * stride, sums.m)),
-  scratch.sizes = arena.take<double>(K * stride);
-  scratch.near = arena.take<double>(sums.m), scratch.slopes = arena.take<double>(K + touched);
-  scratch.rows = arena.take<i64>(stride), scratch.begins = arena.take<i64>(stride + 1);
-  scratch.places = arena.take<i64>(touched);
+  arena(scratch.x, sums.m)(scratch.wide, sums.m)(scratch.u, K * stride)(scratch.y, 3 * stride)(
+      scratch.spare, std::max(K * stride, sums.m))(scratch.sizes, K * stride)(scratch.near, sums.m)(
+      scratch.slopes, K + touched)(scratch.rows, stride)(scratch.begins, stride + 1)(
+      scratch.places, touched)(scratch.folded, touched);
   nb::gil_scoped_release released;
   return kernels().exact_sums(sums, scratch);
 }
@@ -571,9 +542,8 @@ using Words = Array<const u64>;
 using Reals = Array<const double>;
 using Whole = Array<const i64>;
 
-template <class F>
-void add_noise(F add, Words words, Reals scales, Whole rows, i64 first, Array<double> out,
-               bool pairs) {
+void add_noise(decltype(Kernels::add_gaussian) add, Words words, Reals scales, Whole rows,
+               i64 first, Array<double> out, bool pairs) {
   check(out.ndim() == 2 && words.ndim() == 2 && words.shape(1) % 2 == 0,
         "words and noise must have rows");
   const i64 releases = i64(rows.size()), count = i64(words.shape(1)) / 2, m = i64(out.shape(1));
@@ -584,6 +554,14 @@ void add_noise(F add, Words words, Reals scales, Whole rows, i64 first, Array<do
   check_below(rows.data(), releases, i64(out.shape(0)), "releases must be rows of the noise");
   nb::gil_scoped_release released;
   add(words.data(), count, scales.data(), rows.data(), releases, first, out.data(), m);
+}
+
+void add_gaussian(Words words, Reals scales, Whole rows, i64 first, Array<double> out) {
+  add_noise(kernels().add_gaussian, words, scales, rows, first, out, true);
+}
+
+void add_laplace(Words words, Reals scales, Whole rows, i64 first, Array<double> out) {
+  add_noise(kernels().add_laplace, words, scales, rows, first, out, false);
 }
 
 i64 poisson_gaps(Words words, Reals scales, Whole sizes, double error, u64 small, Array<i64> gaps) {
@@ -671,6 +649,8 @@ void slopes(int loss, double parameter, Array<double> u, Reals y) {
                    spare.data());
 }
 
+void exp_of(Array<double> v) { kernels().exp_of(v.data(), i64(v.size())); }
+
 double put_on_grid(Reals x, i64 columns, Array<double> out) {
   check(out.size() == x.size() && columns >= 1, "as many numbers as the model has");
   return kernels().put_on_grid(x.data(), i64(x.size()), columns, out.data());
@@ -685,12 +665,9 @@ void dual_pass(const Records& records, nb::handle of, Whole rows, Array<double> 
   check_below(dual.rows, dual.count, count, "rows must be there");
   check(i64(s.size()) == count && i64(z.size()) == m && i64(x.size()) == m,
         "a slope for each row, and a model");
-  dual.y = field<double>(of, "y", count), dual.w = field<double>(of, "w", count);
-  dual.steps = field<double>(of, "steps", count);
-  dual.low = field<double>(of, "low", count), dual.high = field<double>(of, "high", count);
-  dual.curvature = number<double>(of, "curvature"), dual.entropy = number<bool>(of, "entropy");
-  dual.phi = number<double>(of, "phi"), dual.scale = number<double>(of, "scale");
-  dual.lo = number<double>(of, "lo"), dual.hi = number<double>(of, "hi");
+  Fields{of}("y", dual.y, count)("w", dual.w, count)("steps", dual.steps, count)(
+      "low", dual.low, count)("high", dual.high, count)("curvature", dual.curvature)(
+      "entropy", dual.entropy)("phi", dual.phi)("scale", dual.scale)("lo", dual.lo)("hi", dual.hi);
   dual.s = s.data(), dual.z = z.data(), dual.x = x.data();
   nb::gil_scoped_release released;
   kernels().dual_pass(dual);
@@ -702,72 +679,65 @@ std::vector<std::string> instruction_sets() {
   return names;
 }
 
+// Binds a function with arrays that are taken as they are: a copy would not be written back.
+template <class A>
+auto argument() {
+  if constexpr (std::is_arithmetic_v<A>)
+    return nb::arg();
+  else
+    return nb::arg().noconvert();
+}
+
+template <class Scope, class R, class... A>
+void bind(Scope& scope, const char* name, R (*function)(A...)) {
+  scope.def(name, function, argument<A>()...);
+}
+
+template <class Scope, class C, class R, class... A>
+void bind(Scope& scope, const char* name, R (C::*function)(A...) const) {
+  scope.def(name, function, argument<A>()...);
+}
+
 }  // namespace
 }  // namespace sottovoce
 
 NB_MODULE(_native, module) {
-  using namespace nb::literals;
   using namespace sottovoce;
-  nb::class_<Records>(module, "Records").def(nb::init<nb::object>(), "of"_a);
-  nb::class_<Run>(module, "Run")
-      .def(nb::init<nb::handle, nb::handle, nb::handle, nb::handle, nb::handle, i64>(), "records"_a,
-           "plan"_a, "model"_a, "steps"_a, "noise"_a, "m"_a)
-      .def("rounds", &Run::rounds, "z"_a.noconvert(), "total"_a.noconvert(), "since"_a.noconvert(),
-           "start"_a, "stop"_a, "threads"_a, "injected"_a.none() = nb::none())
-      .def("alike", &Run::alike, "z"_a.noconvert(), "total"_a.noconvert(), "before"_a, "start"_a,
-           "stop"_a)
-      .def("apart", &Run::apart, "links"_a, "s"_a.noconvert(), "other"_a.noconvert(),
-           "total"_a.noconvert(), "before"_a, "start"_a, "stop"_a)
-      .def("threads", &Run::threads, "most"_a)
-      .def_prop_rw(
-          "parts", [](const Run& run) { return run.job.parts; },
-          [](Run& run, i64 parts) {
-            check(parts >= 1 && parts <= 64, "parts must be from 1 to 64");
-            run.job.parts = parts;
-          })
-      .def_prop_rw(
-          "edges", [](const Run& run) { return run.job.edges; },
-          [](Run& run, bool edges) {
-            check(!edges, "the loop of edges can only be left out");
-            run.job.edges = edges;
-          })
-      .def_rw("work", &Run::work);
-  module.def("exact_sums", &exact_sums, "records"_a, "of"_a, "models"_a.noconvert(),
-             "totals"_a.noconvert());
-  module.def(
-      "add_gaussian",
-      [](Words words, Reals scales, Whole rows, i64 first, Array<double> out) {
-        add_noise(kernels().add_gaussian, words, scales, rows, first, out, true);
-      },
-      "words"_a.noconvert(), "scales"_a.noconvert(), "rows"_a.noconvert(), "first"_a,
-      "out"_a.noconvert());
-  module.def(
-      "add_laplace",
-      [](Words words, Reals scales, Whole rows, i64 first, Array<double> out) {
-        add_noise(kernels().add_laplace, words, scales, rows, first, out, false);
-      },
-      "words"_a.noconvert(), "scales"_a.noconvert(), "rows"_a.noconvert(), "first"_a,
-      "out"_a.noconvert());
-  module.def("poisson_gaps", &poisson_gaps, "words"_a.noconvert(), "scales"_a.noconvert(),
-             "sizes"_a.noconvert(), "error"_a, "small"_a, "gaps"_a.noconvert());
-  module.def("add_up", &add_up, "gaps"_a.noconvert(), "last"_a.noconvert(), "sizes"_a.noconvert(),
-             "counts"_a.noconvert());
-  module.def("round_rows", &round_rows, "sums"_a.noconvert(), "shifts"_a.noconvert(),
-             "noise"_a.noconvert(), "error"_a.noconvert(), "out"_a.noconvert());
-  module.def("released_rows", &released_rows, "sums"_a.noconvert(), "shifts"_a.noconvert(),
-             "noise"_a.noconvert(), "error"_a.noconvert(), "grids"_a.noconvert(),
-             "rows"_a.noconvert(), "over"_a.noconvert(), "out"_a.noconvert());
-  module.def("normal_rows", &normal_rows, "key"_a.noconvert(), "nodes"_a.noconvert(),
-             "rounds"_a.noconvert(), "out"_a.noconvert());
-  module.def("draw_records", &draw_records, "sampler"_a, "key"_a.noconvert(), "node"_a, "t"_a,
-             "q"_a, "b"_a, "gap_scale"_a, "out"_a.noconvert());
-  module.def("slopes", &slopes, "loss"_a, "parameter"_a, "u"_a.noconvert(), "y"_a.noconvert());
-  module.def(
-      "exp", [](Array<double> v) { kernels().exp_of(v.data(), i64(v.size())); }, "v"_a.noconvert());
-  module.def("put_on_grid", &put_on_grid, "x"_a.noconvert(), "columns"_a, "out"_a.noconvert());
-  module.def("dual_pass", &dual_pass, "records"_a, "of"_a, "rows"_a.noconvert(), "s"_a.noconvert(),
-             "z"_a.noconvert(), "x"_a.noconvert());
+  nb::class_<Records>(module, "Records").def(nb::init<nb::object>());
+  nb::class_<Run> run(module, "Run");
+  run.def(nb::init<nb::handle, nb::handle, nb::handle, nb::handle, nb::handle, i64>());
+  run.def("rounds", &Run::rounds, nb::arg().noconvert(), nb::arg().noconvert(),
+          nb::arg().noconvert(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none() = nb::none());
+  bind(run, "equal", &Run::equal);
+  bind(run, "apart", &Run::apart);
+  bind(run, "threads", &Run::threads);
+  run.def_prop_rw(
+      "parts", [](const Run& of) { return of.job.parts; },
+      [](Run& of, i64 parts) {
+        check(parts >= 1 && parts <= 64, "parts must be from 1 to 64");
+        of.job.parts = parts;
+      });
+  run.def_prop_rw(
+      "edges", [](const Run& of) { return of.job.edges; },
+      [](Run& of, bool edges) {
+        check(!edges, "the loop of edges can only be left out");
+        of.job.edges = edges;
+      });
+  run.def_rw("work", &Run::work);
+  bind(module, "exact_sums", &exact_sums);
+  bind(module, "add_gaussian", &add_gaussian);
+  bind(module, "add_laplace", &add_laplace);
+  bind(module, "poisson_gaps", &poisson_gaps);
+  bind(module, "add_up", &add_up);
+  bind(module, "round_rows", &round_rows);
+  bind(module, "released_rows", &released_rows);
+  bind(module, "normal_rows", &normal_rows);
+  bind(module, "draw_records", &draw_records);
+  bind(module, "slopes", &slopes);
+  bind(module, "exp", &exp_of);
+  bind(module, "put_on_grid", &put_on_grid);
+  bind(module, "dual_pass", &dual_pass);
   module.def("instruction_sets", &instruction_sets);
   module.def("instruction_set", [] { return std::string(chosen().name); });
-  module.def("use", &use, "name"_a);
+  module.def("use", &use);
 }

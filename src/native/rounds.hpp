@@ -7,6 +7,7 @@
 //
 // *Edges*: two active nodes with few records each and an x that is a multiple of z. One pass over
 // the coordinates makes the noise, sums up the rounds slept, and sends and mixes both messages.
+// Runs whose state is larger than a cache go one by one.
 // *Batches*: everything else. Nodes wake one by one, in any thread; then noise and mixing go by
 // blocks of coordinates.
 #pragma once
@@ -14,8 +15,6 @@
 
 namespace sottovoce {
 namespace {
-
-constexpr i64 CHUNK = 256;  // counters of an edge between two requests for memory
 
 template <class F>
 inline void in_parallel(Pool* pool, i64 count, F& function) {
@@ -111,7 +110,8 @@ struct Loop {
   const Spots& spots;
   const Rows X;
   const i64 R, n, m, half;
-  i64 ahead = 0;  // the round whose records were drawn ahead of time
+  i64 ahead = 0;         // the round whose records were drawn ahead of time
+  i64 from = 0, to = 0;  // the runs at hand
 
   explicit Loop(Rounds& rounds)
       : rounds(rounds),
@@ -156,38 +156,41 @@ struct Loop {
   }
 
   void run() {
+    const bool alone = job.edges && R * n * m > FAR_STATE;
+    std::memcpy(spots.since, rounds.since, size_t(n) * sizeof(i64));
+    for (; from < R; from = to, ahead = 0) {
+      to = alone ? from + 1 : R;
+      std::memcpy(rounds.since, spots.since, size_t(n) * sizeof(i64));
+      for (i64 t = rounds.start; t <= rounds.stop; t++) round(t);
+    }
+  }
+
+  void round(i64 t) {
     const Plan& plan = job.plan;
-    for (i64 t = rounds.start; t <= rounds.stop; t++) {
-      const i64 begin = plan.starts[t - 1], k = plan.starts[t] - begin,
-                pattern = plan.pattern[t - 1];
-      const i64 groups = plan.groups[pattern], size = k / groups;
-      for (i64 g = 0; g < groups; g++) {
-        const i64 left = plan.speakers - g * size, speakers = left < 0      ? 0
-                                                              : left < size ? left
-                                                                            : size;
-        const Group group = {t,
-                             size,
-                             speakers,
-                             begin + g * size - plan.starts[rounds.start - 1],
-                             plan.active + begin + g * size,
-                             plan.weights + plan.corners[pattern] + g * size * size,
-                             plan.flat[pattern]};
-        const bool edge = job.edges && size == 2 && groups == 1 && draw_edge(t);
-        for (i64 p = 0; p < size; p++) {
-          spots.before[p] = rounds.since[group.nodes[p]] - 1;
-          rounds.since[group.nodes[p]] = t + 1;
-        }
-        if (edge)
-          edge_round(group);
-        else
-          batch_round(group);
-        if (!model.descent) continue;
-        auto proximal = [&](i64 p, int) {
-          for (i64 r = 0; r < R; r++)
-            shrink(model, r, -Variant(job, r).push[t - 1], z_of(r, group.nodes[p]), m);
-        };
-        in_parallel(rounds.pool, speakers, proximal);
+    const i64 begin = plan.starts[t - 1], pattern = plan.pattern[t - 1];
+    const i64 groups = plan.groups[pattern], size = (plan.starts[t] - begin) / groups;
+    for (i64 g = 0; g < groups; g++) {
+      const i64 left = plan.speakers - g * size, at = begin + g * size;
+      const Group group = {t,
+                           size,
+                           left < 0      ? 0
+                           : left < size ? left
+                                         : size,
+                           at - plan.starts[rounds.start - 1],
+                           plan.active + at,
+                           plan.weights + plan.corners[pattern] + g * size * size,
+                           plan.flat[pattern]};
+      const bool edge = job.edges && size == 2 && groups == 1 && draw_edge(t);
+      for (i64 p = 0; p < size; p++) {
+        spots.before[p] = rounds.since[group.nodes[p]] - 1;
+        rounds.since[group.nodes[p]] = t + 1;
       }
+      edge ? edge_round(group) : batch_round(group);
+      auto proximal = [&](i64 p, int) {
+        for (i64 r = from; r < to; r++)
+          shrink(model, r, -Variant(job, r).push[t - 1], z_of(r, group.nodes[p]), m);
+      };
+      if (model.descent) in_parallel(rounds.pool, group.speakers, proximal);
     }
   }
 
@@ -235,21 +238,23 @@ struct Loop {
     return model.frozen ? scale * (v.A[t] - v.A[before]) : v.P[t] - v.P[before];
   }
 
+  // Of two nodes: what a message, its noise and its record count for in either one's state.
   struct Edge {
-    double w00, w01, w10, w11, n00, n01, n10, n11, p00, p01, p10, p11, slept0, slept1;
-    double *z0, *z1, *total0, *total1;
-    bool alike;
+    double w[2][2], loud[2][2], pull[2][2], slept[2];
+    double *z[2], *total[2];
+    bool equal;
   };
 
   // One stretch of two nodes: rounds slept, noise, one row each if there is one, and the mixture.
-  template <bool filled, bool alike, class V>
+  template <bool filled, bool equal, class V>
   static void pass(const Edge& e, i64 lo, i64 hi, const float* RESTRICT v0,
                    const float* RESTRICT v1, const V* RESTRICT c0, const V* RESTRICT c1) {
-    double *RESTRICT z0 = e.z0, *RESTRICT z1 = e.z1, *RESTRICT total0 = e.total0,
-                     *RESTRICT total1 = e.total1;
-    const double w00 = e.w00, w01 = e.w01, n00 = e.n00, n01 = e.n01, p00 = e.p00, p01 = e.p01;
-    const double w10 = e.w10, w11 = e.w11, n10 = e.n10, n11 = e.n11, p10 = e.p10, p11 = e.p11;
-    const double slept0 = e.slept0, slept1 = e.slept1;
+    double *RESTRICT z0 = e.z[0], *RESTRICT z1 = e.z[1];
+    double *RESTRICT total0 = e.total[0], *RESTRICT total1 = e.total[1];
+    const double w00 = e.w[0][0], w01 = e.w[0][1], n00 = e.loud[0][0], n01 = e.loud[0][1];
+    const double w10 = e.w[1][0], w11 = e.w[1][1], n10 = e.loud[1][0], n11 = e.loud[1][1];
+    const double p00 = e.pull[0][0], p01 = e.pull[0][1], p10 = e.pull[1][0], p11 = e.pull[1][1];
+    const double slept0 = e.slept[0], slept1 = e.slept[1];
     for (i64 j = lo; j < hi; j++) {
       const double s0 = z0[j], s1 = z1[j], x0 = double(v0[j - lo]), x1 = double(v1[j - lo]);
       total0[j] -= slept0 * s0;
@@ -257,7 +262,7 @@ struct Loop {
       double said = w00 * s0 + w01 * s1 + (n00 * x0 + n01 * x1);
       if (filled) said += p00 * double(c0[j]) + p01 * double(c1[j]);
       z0[j] = said;
-      if (!alike) {
+      if (!equal) {
         said = w10 * s0 + w11 * s1 + (n10 * x0 + n11 * x1);
         if (filled) said += p10 * double(c0[j]) + p11 * double(c1[j]);
       }
@@ -268,7 +273,7 @@ struct Loop {
   template <bool filled, class V>
   static void any_pass(const Edge& e, i64 lo, i64 hi, const float* v0, const float* v1, const V* c0,
                        const V* c1) {
-    if (e.alike)
+    if (e.equal)
       pass<filled, true>(e, lo, hi, v0, v1, c0, c1);
     else
       pass<filled, false>(e, lo, hi, v0, v1, c0, c1);
@@ -295,7 +300,6 @@ struct Loop {
 
   // Requests memory for part of the dense rows that the next round is going to need.
   void ask(i64 next, i64 chunk, i64 chunks) const {
-#if defined(__GNUC__)
     if (Rows::sparse || next > rounds.stop || ahead != next) return;
     for (i64 p = 0; p < 2; p++) {
       if (slot(next)[p] < 1) continue;
@@ -304,12 +308,14 @@ struct Loop {
       const i64 width = data.features * i64(sizeof(typename Rows::Value));
       const char* c = static_cast<const char*>(data.values) + row * width;
       for (i64 at = width * chunk / chunks; at < width * (chunk + 1) / chunks; at += 64)
-        __builtin_prefetch(c + at);
-      if (chunk == 0) __builtin_prefetch(data.y + row), __builtin_prefetch(data.norms + row);
+        PREFETCH(c + at);
+      if (chunk == 0) PREFETCH(data.y + row), PREFETCH(data.norms + row);
     }
-#else
-    (void)next, (void)chunk, (void)chunks;
-#endif
+  }
+
+  // The share of what node p adds in the state of node q after the round.
+  double share_of(const Group& group, i64 q, i64 p) const {
+    return model.after ? (p == q ? 1.0 : 0.0) : group.W[2 * q + p];
   }
 
   void edge_round(const Group& group) {
@@ -317,60 +323,44 @@ struct Loop {
     const double* W = group.W;
     u32 keys[2][2] = {};
     bool loud = false;
-    Edge* edges = static_cast<Edge*>(spots.edges);  // one for each run
     i64 first_row[2] = {-1, -1};
     for (i64 p = 0; p < group.speakers; p++) {
       if (noise.noisy[group.nodes[p]]) key_of(group.nodes[p], t, keys[p]), loud = true;
       if (!Rows::sparse && slot(t)[p] > 0)
         first_row[p] = row_of(data, data.offsets[group.nodes[p]] + picks_of(t, p)[0]);
     }
-    for (i64 r = 0; r < R; r++) {
+    Edge* edges = static_cast<Edge*>(spots.edges);  // one for each run
+    for (i64 r = from; r < to; r++) {
       const Variant v(job, r);
-      double slept[2], l[2], c[2];
+      Edge& e = edges[r];
+      e.equal = W[0] == W[2] && W[1] == W[3] && !model.after;
       for (i64 p = 0; p < 2; p++) {
         const i64 node = group.nodes[p];
         double* pulls = spots.pulls + (2 * r + p) * data.most;
-        slept[p] = wake_edge(v, r, group, p, pulls);
-        l[p] = p < group.speakers ? factor(v, r, t, node) * noise.sigma[r * n + node] : 0.0;
-        c[p] = first_row[p] >= 0 ? pulls[0] : 0.0;
+        e.z[p] = z_of(r, node), e.total[p] = total_of(r, node);
+        e.slept[p] = wake_edge(v, r, group, p, pulls);
+        const double l =
+            p < group.speakers ? factor(v, r, t, node) * noise.sigma[r * n + node] : 0.0;
+        for (i64 q = 0; q < 2; q++) {
+          e.w[q][p] = W[2 * q + p], e.loud[q][p] = share_of(group, q, p) * l;
+          e.pull[q][p] = first_row[p] >= 0 ? share_of(group, q, p) * pulls[0] : 0.0;
+        }
       }
-      const bool after = model.after;
-      const double g00 = after ? 1.0 : W[0], g01 = after ? 0.0 : W[1], g10 = after ? 0.0 : W[2],
-                   g11 = after ? 1.0 : W[3];
-      edges[r] = {W[0],
-                  W[1],
-                  W[2],
-                  W[3],
-                  g00 * l[0],
-                  g01 * l[1],
-                  g10 * l[0],
-                  g11 * l[1],
-                  g00 * c[0],
-                  g01 * c[1],
-                  g10 * c[0],
-                  g11 * c[1],
-                  slept[0],
-                  slept[1],
-                  z_of(r, group.nodes[0]),
-                  z_of(r, group.nodes[1]),
-                  total_of(r, group.nodes[0]),
-                  total_of(r, group.nodes[1]),
-                  W[0] == W[2] && W[1] == W[3] && !after};
     }
     if (t < rounds.stop) draw_edge(t + 1);
-    alignas(64) float normals[4][CHUNK] = {};
     const i64 chunks = (half + CHUNK - 1) / CHUNK;
+    alignas(64) float normals[4][CHUNK] = {};
     for (i64 chunk = 0; chunk < chunks; chunk++) {
       const i64 first = chunk * CHUNK, size = half - first < CHUNK ? half - first : CHUNK;
       for (i64 p = 0; p < group.speakers && loud; p++)
         make_normals(keys[p][0], keys[p][1], first, size, normals[2 * p], normals[2 * p + 1]);
       ask(t + 1, chunk, chunks);
-      for (i64 r = 0; r < R; r++)
+      for (i64 r = from; r < to; r++)
         for (i64 side = 0; side < 2; side++)
           pass_of(X, edges[r], span(first, size, side), normals[side], normals[2 + side],
                   first_row[0], first_row[1]);
     }
-    for (i64 r = 0; r < R; r++)
+    for (i64 r = from; r < to; r++)
       for (i64 p = 0; p < group.speakers; p++)
         scatter(group, r, p, spots.pulls + (2 * r + p) * data.most);
   }
@@ -380,7 +370,7 @@ struct Loop {
   void scatter(const Group& group, i64 r, i64 p, const double* pulls) const {
     const i64 count = slot(group.t)[p], node = group.nodes[p];
     for (i64 q = 0; q < 2; q++) {
-      const double share = model.after ? (p == q ? 1.0 : 0.0) : group.W[2 * q + p];
+      const double share = share_of(group, q, p);
       double* z = z_of(r, group.nodes[q]);
       for (i64 e = 0; e < count && share != 0.0; e++) {
         const i64 row = row_of(data, data.offsets[node] + picks_of(group.t, p)[e]);
@@ -407,42 +397,33 @@ struct Loop {
       add_scaled(z_of(r, node), 1.0, s.g, m);
   }
 
+  // g of some units of a node at s.x, where few nodes have many records in parts, whose number
+  // follows from the data alone.
+  void sum_units(const Units& all, i64 r, Scratch& s) const {
+    if (job.parts == 1) return clipped_sum(X, job, model.clip[r], all, s.x, s.g, s);
+    const i64 width = (m + 511) / 512 * 512;
+    auto part = [&](i64 at, int thread) {
+      const Units some = {all.node, all.picks, all.end * at / job.parts,
+                          all.end * (at + 1) / job.parts};
+      clipped_sum(X, job, model.clip[r], some, s.x, spots.parts + at * width,
+                  rounds.scratch[thread]);
+    };
+    in_parallel(rounds.pool, job.parts, part);
+    put(s.g, spots.parts, m);
+    for (i64 at = 1; at < job.parts; at++) add_scaled(s.g, 1.0, spots.parts + at * width, m);
+  }
+
   void wake(const Group& group, i64 p, int thread) const {
     Scratch& s = rounds.scratch[thread];
     const i64 node = group.nodes[p], t = group.t;
     const bool speaks = p < group.speakers;
     const i64* picks = nullptr;
     const i64 count = speaks ? pick(node, t, group.place + p, s.picks, s.taken, picks) : 0;
-    for (i64 r = 0; r < R; r++) {
+    for (i64 r = from; r < to; r++) {
       const Variant v(job, r);
       stand(v, t, spots.before[p], z_of(r, node), total_of(r, node), s.x, s.y, s.g);
       if (!speaks) continue;
-      clipped_sum(X, job, model.clip[r], {node, picks, 0, units_of(data, node, count)}, s.x, s.g,
-                  s);
-      say(v, r, group, p, s);
-    }
-  }
-
-  // The same in parts of the node's records, whose number follows from the data alone.
-  void wake_in_parts(const Group& group, i64 p) const {
-    Scratch& s = *rounds.scratch;
-    const i64 node = group.nodes[p], t = group.t;
-    const bool speaks = p < group.speakers;
-    const i64* picks = nullptr;
-    const i64 count = speaks ? pick(node, t, group.place + p, s.picks, s.taken, picks) : 0;
-    const i64 units = units_of(data, node, count), width = (m + 511) / 512 * 512;
-    for (i64 r = 0; r < R; r++) {
-      const Variant v(job, r);
-      stand(v, t, spots.before[p], z_of(r, node), total_of(r, node), s.x, s.y, s.g);
-      if (!speaks) continue;
-      auto part = [&](i64 at, int thread) {
-        const Units some = {node, picks, units * at / job.parts, units * (at + 1) / job.parts};
-        clipped_sum(X, job, model.clip[r], some, s.x, spots.parts + at * width,
-                    rounds.scratch[thread]);
-      };
-      in_parallel(rounds.pool, job.parts, part);
-      put(s.g, spots.parts, m);
-      for (i64 at = 1; at < job.parts; at++) add_scaled(s.g, 1.0, spots.parts + at * width, m);
+      sum_units({node, picks, 0, units_of(data, node, count)}, r, s);
       say(v, r, group, p, s);
     }
   }
@@ -454,7 +435,7 @@ struct Loop {
       make_normals(spots.keys[2 * p], spots.keys[2 * p + 1], first, size, normals, normals + BLOCK);
     for (i64 side = 0; side < 2; side++) {
       const Span s = span(first, size, side);
-      for (i64 r = 0; r < R; r++) {
+      for (i64 r = from; r < to; r++) {
         const double push = factor(Variant(job, r), r, group.t, node);
         double* z = z_of(r, node) + s.lo;
         if (model.after)
@@ -482,7 +463,7 @@ struct Loop {
         }
         for (i64 side = 0; side < 2; side++) {
           const Span here = span(first, size, side);
-          for (i64 r = 0; r < R; r++) {
+          for (i64 r = from; r < to; r++) {
             const double loud =
                 factor(Variant(job, r), r, group.t, node) * noise.shared[r * n + node];
             double* z = z_of(r, node) + here.lo;
@@ -497,7 +478,7 @@ struct Loop {
 
   void mix(const Group& group, const Span& s, double* mixed) const {
     const i64 k = group.size, size = s.hi - s.lo;
-    for (i64 r = 0; r < R; r++) {
+    for (i64 r = from; r < to; r++) {
       for (i64 p = 0; p < (group.flat ? 1 : k); p++) {
         double* out = mixed + p * BLOCK;
         clear(out, size);
@@ -523,7 +504,7 @@ struct Loop {
   }
 
   void bound(const Group& group) const {
-    for (i64 r = 0; r < R; r++) {
+    for (i64 r = from; r < to; r++) {
       double* z = rounds.z + r * n * m;
       const double unit = std::fabs(Variant(job, r).push[group.t - 1]);
       if (job.plan.averaging == CLIPPED)
@@ -542,12 +523,8 @@ struct Loop {
       key_of(group.nodes[p], group.t, spots.keys + 2 * p);
       if (shared) key_of(n + group.nodes[p], group.t, spots.pair_keys + 2 * p);
     }
-    if (job.parts > 1) {
-      for (i64 p = 0; p < group.size; p++) wake_in_parts(group, p);
-    } else {
-      auto one = [&](i64 p, int thread) { wake(group, p, thread); };
-      in_parallel(rounds.pool, group.size, one);
-    }
+    auto one = [&](i64 p, int thread) { wake(group, p, thread); };
+    in_parallel(job.parts > 1 ? nullptr : rounds.pool, group.size, one);
     if (!mixes && model.after) bound(group);
     auto block = [&](i64 at, int thread) {
       const i64 first = at * BLOCK, size = half - first < BLOCK ? half - first : BLOCK;

@@ -64,11 +64,7 @@ struct Dense {
   }
   void ask_for(i64 row) const {
     const char* first = reinterpret_cast<const char*>(at(row));
-#if defined(__GNUC__)
-    for (i64 j = 0; j < width * i64(sizeof(V)); j += 64) __builtin_prefetch(first + j);
-#else
-    (void)first;
-#endif
+    for (i64 j = 0; j < width * i64(sizeof(V)); j += 64) PREFETCH(first + j);
   }
 };
 

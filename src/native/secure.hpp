@@ -19,6 +19,11 @@ constexpr int MODEL_BITS = 32, TINIEST = -500, PERSON_BITS = 50;
 
 // --- noise
 
+INLINE void add_products(double* RESTRICT out, const double* RESTRICT a, const double* RESTRICT b,
+                         i64 count) {
+  for (i64 j = 0; j < count; j++) out[j] += a[j] * b[j];
+}
+
 // -2 ln u, NaN where the bits do not show enough. ln(1 + f) = 2 artanh(f/(2 + f)) by nine terms of
 // its series, |f/(2 + f)| <= 0.172: to 2^-50.
 INLINE double minus_two_log_64(u64 first, u64 finer, u64 top, double unit) {
@@ -63,29 +68,23 @@ INLINE void direction_64(u64 word, double& x, double& y) {
 }
 
 // Adds normals to rows of `out`: words 2j and 2j + 1 to coordinates first + j and ceil(m/2) + first
-// + j.
+// + j. The last one of an odd number of coordinates has no sine.
 inline void add_gaussian(const u64* words, i64 count, const double* scales, const i64* rows,
                          i64 releases, i64 first, double* out, i64 m) {
-  const i64 half = (m + 1) / 2, rest = m - half - first, sines = count < rest ? count : rest;
-  for (i64 i = 0; i < releases; i++) {
-    const u64* RESTRICT w = words + i * 2 * count;
-    const double scale = scales[i];
-    double *RESTRICT cosine = out + rows[i] * m + first, *RESTRICT sine = cosine + half;
-    for (i64 j = 0; j < sines; j++) {
-      const double radius =
-          scale * std::sqrt(minus_two_log_64(w[2 * j], w[2 * j + 1] & 0xFFFF, 0xFFFF, 0x1p-16));
-      double x, y;
-      direction_64(w[2 * j + 1], x, y);
-      cosine[j] += radius * x;
-      sine[j] += radius * y;
+  alignas(64) double radius[BLOCK], x[BLOCK], y[BLOCK];
+  const i64 half = (m + 1) / 2;
+  for (i64 i = 0; i < releases; i++)
+    for (i64 done = 0; done < count; done += BLOCK) {
+      const i64 size = count - done < BLOCK ? count - done : BLOCK, rest = m - half - first - done;
+      const u64* RESTRICT w = words + 2 * (i * count + done);
+      double* cosine = out + rows[i] * m + first + done;
+      for (i64 j = 0; j < size; j++)
+        radius[j] = scales[i] *
+                    std::sqrt(minus_two_log_64(w[2 * j], w[2 * j + 1] & 0xFFFF, 0xFFFF, 0x1p-16));
+      for (i64 j = 0; j < size; j++) direction_64(w[2 * j + 1], x[j], y[j]);
+      add_products(cosine, radius, x, size);
+      add_products(cosine + half, radius, y, size < rest ? size : rest);
     }
-    for (i64 j = sines; j < count; j++) {  // an odd number of coordinates
-      double x, y;
-      direction_64(w[2 * j + 1], x, y);
-      cosine[j] +=
-          scale * std::sqrt(minus_two_log_64(w[2 * j], w[2 * j + 1] & 0xFFFF, 0xFFFF, 0x1p-16)) * x;
-    }
-  }
 }
 
 // Adds Laplace noise to rows of `out`: words 2j and 2j + 1 to coordinate first + j.
@@ -276,10 +275,7 @@ struct ExactSums {
         sizes[k * stride + e] = std::copysign(std::floor(size < EXACT ? size : EXACT), mine);
       }
     double *largest = w.y + stride, *length = w.y + 2 * stride;
-    if (K == 1)
-      for (i64 e = 0; e < count; e++) length[e] = std::fabs(sizes[e]);
-    else
-      lengths_of(sizes, count, K, stride, w.spare, largest, length);
+    lengths_of(sizes, count, K, stride, w.spare, largest, length);
     for (i64 e = 0; e < count; e++) {
       const double size = std::ceil(length[e] * s.reach[w.rows[e]] * (1.0 + 0x1p-40));
       length[e] = size < EXACT ? size : EXACT;
@@ -294,21 +290,6 @@ struct ExactSums {
         for (i64 e = first; e < first + rows; e++)
           u[k * stride + e] = plain ? sizes[k * stride + e] : 0.0;
     }
-  }
-
-  double length_of(i64 first, i64 e) const {
-    double largest = 0.0, sum[64], *shares = K <= 64 ? sum : w.spare;
-    for (i64 k = 0; k < K; k++) {
-      const double size = std::fabs(w.u[k * stride + first + e]);
-      largest = size > largest ? size : largest;
-    }
-    if (K == 1) return largest;
-    if (!(largest > 0.0)) largest = 1.0;
-    for (i64 k = 0; k < K; k++) {
-      const double share = w.u[k * stride + first + e] / largest;
-      shares[k] = share * share;
-    }
-    return largest * std::sqrt(halved_sum(shares, K));
   }
 
   // One person's mean, as `secure.sums._clipped_mean`: exactly summed at a scale of its own,
@@ -326,7 +307,9 @@ struct ExactSums {
       for (i64 e = first; e < first + rows; e++)
         w.u[k * stride + e] = std::ldexp(w.u[k * stride + e], -octave);
     for (i64 e = 0; e < rows; e++) {
-      const double size = length_of(first, e) * s.reach[w.rows[first + e]];
+      double largest, length;
+      lengths_of(w.u + first + e, 1, K, stride, w.spare, &largest, &length);
+      const double size = length * s.reach[w.rows[first + e]];
       longest = size > longest ? size : longest;
     }
     std::frexp(longest, &reach);
@@ -372,9 +355,6 @@ struct ExactSums {
     if (!Rows::sparse) clear(w.near, m);
     if (!(length > 0.0)) return;
     const double most = s.length * SHORTER / length, factor = mean < most ? mean : most;
-    if (Rows::sparse)  // places were folded together
-      for (i64 e = first, at = 0; e < first + rows; e++)
-        for (i64 k = 0; k < K; k++) at = name_places(w.rows[e], k, at);
     for (i64 e = 0; e < found; e++) {
       double units = values[e] * factor;
       units = units > EXACT ? EXACT : units < -EXACT ? -EXACT : units;
@@ -385,53 +365,20 @@ struct ExactSums {
   // The sum of w.near at the touched places by halves, as `secure.functions.halved_sum` of all m;
   // leaves zeros.
   double halved_touched(i64 found) const {
-    for (i64 left = m; left > 1;) {
+    std::memcpy(w.folded, w.places, size_t(found) * sizeof(i64));
+    for (i64 left = m; left > 1; left = (left + 1) / 2) {
       const i64 half = (left + 1) / 2;
       for (i64 e = 0; e < found; e++) {
-        const i64 j = w.places[e];
+        const i64 j = w.folded[e];
         if (j < half) continue;
         w.near[j - half] += w.near[j];
         w.near[j] = 0.0;
-        w.places[e] = j - half;
+        w.folded[e] = j - half;
       }
-      left = half;
     }
     const double total = w.near[0];
     w.near[0] = 0.0;
     return total;
-  }
-
-  // The places of a row's entries for output k, in the order of `take_touched`.
-  i64 name_places(i64 row, i64 k, i64 at) const { return name_places(X, row, k, at); }
-  template <class V, class I>
-  i64 name_places(const Csr<V, I>& rows, i64 row, i64 k, i64 at) const {
-    for (i64 e = rows.indptr[row]; e < rows.indptr[row + 1]; e++)
-      w.places[at++] = k * columns + rows.indices[e];
-    if (data.intercept != 0.0) w.places[at++] = (k + 1) * columns - 1;
-    return at;
-  }
-  template <class V>
-  i64 name_places(const Dense<V>&, i64, i64, i64 at) const {
-    return at;
-  }
-
-  // Moves the rows that pull to the front, without a branch; gives how many they are.
-  i64 keep(i64 count) const {
-    i64 found = 0, idle = 0;
-    const double* RESTRICT u = w.u;
-    for (i64 e = 0; e < count; e++) idle += u[e] == 0.0;
-    if (idle == 0) return count;
-    for (i64 e = 0; e < count; e++) {
-      bool pulls = false;
-      w.rows[found] = w.rows[e];
-      for (i64 k = 0; k < K; k++) {
-        const double mine = w.u[k * stride + e];
-        w.u[k * stride + found] = mine;
-        pulls |= mine != 0.0;
-      }
-      found += pulls;
-    }
-    return found;
   }
 
   // One block: all margins, all slopes, and then the rows that pull at all.
@@ -455,7 +402,7 @@ struct ExactSums {
       truncate(count);
     for (i64 k = 0; k < K; k++)
       w.slopes[k] += sum_of(w.u + k * stride, count);  // whole numbers: in any order
-    const i64 found = keep(count);
+    const i64 found = keep_pulling(K, count, stride, w.rows, w.u);
     for (i64 k = 0; k < K; k++) X.pull(w.rows, found, w.u + k * stride, w.wide + k * columns);
   }
 

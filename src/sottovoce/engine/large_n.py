@@ -43,7 +43,7 @@ def run(
     gone = not noise.pairs or noise.level
     if means and gone and not model.after and all(_same(state.z) and _same(state.total) for state in states):
         held, summed = np.stack([state.z[0] for state in states]), np.stack([state.total[0] for state in states])
-        rounds.alike(held, summed, before, start, stop)
+        rounds.equal(held, summed, before, start, stop)
         z, total = ([np.tile(row, (n, 1)) for row in rows] for rows in (held, summed))
     elif noise.pairs:
         raise SpecError("noise that pairs share is made for very many nodes only where each round ends with their mean")
