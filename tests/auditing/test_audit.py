@@ -1,5 +1,7 @@
 """Audits of runs that keep their word, of every kind: near the statement where the attack is the best there is."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -232,3 +234,30 @@ def test_what_makes_no_audit_is_refused():
         audit(STILL, [6, 6], 3, attack="wire")
     with pytest.raises(SpecError, match="no node 4"):
         audit(STILL, [6, 6], 3, node=4, runs=20)
+
+
+LOSING = STILL.replace(
+    privacy__law="pairs(3)",
+    privacy__adversary="secret_pairs(1)",
+    network__averaging="exact",
+    algorithm__rounds=3,
+    privacy__may_lose=2,
+    network__dropouts="at(3, 2, 4, 3)",
+)
+
+
+def test_rounds_that_are_made_anew_after_losses_are_attacked_too():
+    found = audit(LOSING, [6] * 6, 3, runs=150, choosing=0.0, seed=2)
+    assert not found.broken and found.at_least > 0.8
+    gone = audit(LOSING, [6] * 6, 3, runs=150, choosing=0.0, seed=2, node=3)
+    assert not gone.broken and gone.at_least < found.at_least  # it made two releases of the five that are accounted
+
+
+def test_too_little_noise_after_a_loss_is_found():
+    def low(job, copies):
+        epochs = job.release.law.epochs
+        law = replace(job.release.law, epochs=epochs._replace(raised=epochs.raised * np.array([1.0, 0.2, 0.2])))
+        release = replace(job.release, law=law)
+        return replace(job, draws=replace(job.draws, release=release))
+
+    assert audit(LOSING, [6] * 6, 3, runs=600, choosing=0.0, seed=2, plant=low).broken

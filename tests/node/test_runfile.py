@@ -71,6 +71,7 @@ def test_another_process_derives_the_same_plan(tmp_path):
             },
             "only where models begin at zero",
         ),
+        ({"privacy__may_lose": 1, "network__averaging": "exact"}, "cannot go on without a lost node"),
     ],
 )
 def test_what_real_nodes_cannot_do_is_refused(changes, words):

@@ -1,5 +1,6 @@
 """Whom people trust, and what they are promised for it."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -8,9 +9,11 @@ import pytest
 from sottovoce import PrivateClassifier, PrivateRegressor, Shards
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.planner import PublicInputs, choose
+from sottovoce.planner.choose import losses_cost
 from sottovoce.planner.cost import plan_cost
 from sottovoce.planner.trust import offers, read_trust
 from sottovoce.run.build import prepare
+from sottovoce.run.plan import Request, plan_public
 
 X = np.random.default_rng(0).uniform(-1, 1, (300, 3))
 PUBLIC = {"row_norm": 1.8, "random_state": 0, "rounds": 20}
@@ -82,6 +85,32 @@ def test_what_gets_lost_makes_pairs_share_less():
     assert ratios == sorted(ratios, reverse=True) and ratios[0] == 10 and ratios[-1] < 1
     losses = [choose(replace(inputs, dropout_rate=lost)).predicted for lost in (0.0, 1e-2, 0.3)]
     assert losses == sorted(losses)
+
+
+@pytest.mark.parametrize("may_lose", [2, 6])
+def test_a_plan_that_may_lose_nodes_is_one_that_can_go_on(may_lose):
+    """σ for T + f releases, the exact mean, and both costs foreseen as the run's own account has them."""
+    inputs = PublicInputs((200,) * 20, 5, 1.0, 1e-5, adversary="secret_pairs(9)", may_lose=may_lose, max_rounds=300)
+    choice = choose(inputs)
+    spec, T = choice.spec, choice.spec.algorithm.rounds
+    assert str(spec.network.averaging) == "exact" and spec.privacy.may_lose == may_lose
+    sizes = np.array(inputs.sizes)
+    plan, plain = (plan_public(Request(s.replace(seed=1), sizes, 5)) for s in (spec, spec.replace(privacy__may_lose=0)))
+    assert plan.event(0).rounds == T + may_lose
+    assert plan_cost(spec, sizes, 5, 1.0).sigma == pytest.approx(max(plan.release.sigma), rel=1e-6)
+    prepared, worst = losses_cost(20, 11, plan.release.law.ratio, T, may_lose)
+    assert plan.release.sigma[0] / plain.release.sigma[0] == pytest.approx(prepared, rel=1e-3)
+    raised = plan.release.law.raise2(may_lose)
+    assert worst == pytest.approx(prepared * math.sqrt(raised * 20 / (20 - may_lose)), rel=1e-9)
+    assert any(f"{prepared:.4f} times the noise" in reason for reason in choice.reasons)
+    lost = plan_public(Request(spec.replace(seed=1, network__dropouts=f"random({may_lose})"), sizes, 5))
+    assert lost.statement(True, False).epsilon == plan.statement(True, False).epsilon <= 1.0
+    assert len(offers(inputs)) == 4
+
+
+def test_more_losses_than_leave_two_honest_nodes_are_refused():
+    with pytest.raises(SpecError, match="0 to 9 may be lost"):
+        PublicInputs((200,) * 20, 5, 1.0, 1e-5, adversary="secret_pairs(9)", may_lose=10)
 
 
 def test_a_given_graph_takes_several_exchanges():

@@ -120,8 +120,24 @@ class AuditRunner:
 
     @cached_property
     def rounds(self) -> IntArray:
-        """In which the record's node speaks."""
-        return self.job.schedule.turns(self.node)
+        """In which the record's node speaks, in order, each given-up attempt before the round that is made anew."""
+        attempts = [(t, 1, t) for t in self.job.schedule.turns(self.node).tolist()]
+        attempts += [(t, 0, address) for address, (t, who) in self.given_up.items() if self.node in who]
+        return np.array([address for _, _, address in sorted(attempts)], dtype=np.int64)
+
+    @cached_property
+    def given_up(self) -> dict[int, tuple[int, list[int]]]:
+        """Address -> (round, who spoke) of what was released and then made anew, where nodes were lost."""
+        law = self.job.release.law
+        epochs = law.epochs if isinstance(law, Pairs) else None
+        if epochs is None:
+            return {}
+        who = [np.flatnonzero(members).tolist() for members in epochs.members]
+        return {epochs.rounds + e: (int(epochs.first[e]), who[e - 1]) for e in range(1, len(who))}
+
+    def round_of(self, address: int) -> int:
+        """The round of an address: itself, unless it is a release that was given up."""
+        return self.given_up[address][0] if address in self.given_up else address
 
     @cached_property
     def kept(self) -> list[int]:
@@ -173,12 +189,15 @@ class AuditRunner:
     def _schedule(self, R: int) -> Schedule:
         """Of R copies of the kept nodes; copy r of the p-th of them is node p·R + r."""
         old, places = self.job.schedule, {node: p for p, node in enumerate(self.kept)}
-        active, pattern, counts, patterns = [], np.zeros(old.T, np.int32), np.zeros(old.T, np.int64), list[Array]()
+        T = old.T + len(self.given_up)
+        active, pattern, counts, patterns = [], np.zeros(T, np.int32), np.zeros(T, np.int64), list[Array]()
         known: dict[bytes, int] = {}
-        for t in self.rounds.tolist():
-            nodes = old.nodes(t).tolist()
+        for t in np.sort(self.rounds).tolist():
+            nodes = self.given_up[t][1] if t in self.given_up else old.nodes(t).tolist()
             here = [k for k, node in enumerate(nodes) if node in places]
-            if old.speakers or self.hidden:
+            if t in self.given_up:  # its messages are mixed by nobody
+                W = np.eye(len(here))
+            elif old.speakers or self.hidden:
                 W = np.eye(1)
             else:
                 W = listed(old.weights(t))[np.ix_(here, here)]
@@ -247,6 +266,8 @@ class AuditRunner:
         for k, t in enumerate(self.rounds.tolist()):
             before = state
             state = engine.run([job], [state], t, t)[0]
+            if t in self.given_up:
+                state = before
             if self.hidden:
                 seen.work_out(job, before, state, t, k)
         final = job.method.average(state, self.job.schedule.T)[:R]
@@ -337,11 +358,15 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._method, name)
 
+    def stride(self, t: int) -> float:
+        """Of the round."""
+        return self._method.stride(self._seen.stage.round_of(t))
+
     def step(
         self, state: State, t: int, nodes: IntArray, speaks: Speaks, gradient: Gradient, noise: Array, mix: Mix
     ) -> Round:
         """The method's own."""
-        done = self._method.step(state, t, nodes, speaks, gradient, noise, mix)
+        done = self._method.step(state, self._seen.stage.round_of(t), nodes, speaks, gradient, noise, mix)
         self._seen.step(self._method, state, t, np.asarray(nodes), speaks, done, lambda s: s)
         return done
 

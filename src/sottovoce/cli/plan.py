@@ -58,6 +58,7 @@ def plan(
     dropout_rate: Annotated[
         float, typer.Option("--dropout-rate", help="Expected share of releases that get lost; a public guess.")
     ] = 0.0,
+    may_lose: Annotated[int, typer.Option("--may-lose", help="How many nodes may be lost; the others go on.")] = 0,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Draw accuracy against bytes into this file (PNG, SVG, PDF).")
     ] = None,
@@ -76,7 +77,7 @@ def plan(
     inputs = PublicInputs(
         _sizes(nodes, records), features, epsilon, delta, loss or ("hinge" if outputs == 1 else "softmax"), outputs,
         _adversary(nodes, trust, adversary), graph, row_norm, intercept, penalty or "l2", max_rounds, max_bytes,
-        private_scaling=private_scaling, dropout_rate=dropout_rate, sparse=sparse,
+        private_scaling=private_scaling, dropout_rate=dropout_rate, may_lose=may_lose, sparse=sparse,
         free=tuple(name for name, fixed in (("loss", loss), ("penalty", penalty)) if fixed is None),
     )  # fmt: skip
     fixed = {

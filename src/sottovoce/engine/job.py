@@ -285,6 +285,8 @@ class Engine:
             yield from self._too_many(job)
         if not self.secure and job.secure:
             yield "secure release (of a run without a seed; secure=False or --no-secure would do without)"
+        if self.hidden and getattr(job.release.law, "epochs", None) is not None:
+            yield "loss of nodes that share noise"
         if self.device is None and job.mapped is not None:
             yield "map of records that are not mapped yet"
         other = None if self.unknown is None else self.unknown(job)

@@ -283,7 +283,7 @@ def recomputed(result: Result) -> Accounted:
         from sottovoce.run.verify import again  # only loaded for fits against several adversaries
 
         plan = again(result.spec, result.public, people=result.statement.unit == PERSON.name)
-        spoken, turns = plan.schedule.participations(), plan.schedule.turns
+        spoken, turns = plan.spoken, plan.schedule.turns
         return release_against(plan.release, target).events(plan.problem.sizes, spoken, turns)
 
     return events

@@ -146,6 +146,11 @@ class Run:
                 f"real nodes release no sums for intervals, '{self.spec.privacy.inference}'; leave it out, or simulate "
                 "the run"
             )
+        if self.spec.privacy.may_lose or self.spec.network.dropouts.most:
+            raise SpecError(
+                "real nodes cannot go on without a lost node: they pause until it is back; leave may_lose and dropouts "
+                "out, or simulate the run"
+            )
         if self.spec.privacy.one_shot and getattr(made.method, "d", Euclidean()) != Euclidean():
             raise SpecError(
                 f"real nodes map records by '{self.spec.privacy.pre_release}' only where models begin at zero; leave "

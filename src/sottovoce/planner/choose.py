@@ -60,6 +60,7 @@ class PublicInputs:
     quantiles : the same of a regression's targets, whose public range may be too wide (`privacy.quantiles`)
     dropout_rate : the share of releases that will never appear, a public guess; what pairs share with them stays
         uncancelled
+    may_lose : how many nodes may be lost during the run, while the others go on
     sparse : whether records are stored sparse; they stay so, which they would not with their mean taken off
     free : what of 'loss' (a hinge) and 'penalty' (l2), of two classes, the planner may choose better than it is
         informed
@@ -92,6 +93,7 @@ class PublicInputs:
     rarest: float | None = None
     stretch: float = 1.0
     balance: tuple[float, float] | None = None
+    may_lose: int = 0
 
     def __post_init__(self) -> None:
         """Inputs that no problem has are errors."""
@@ -106,6 +108,12 @@ class PublicInputs:
             raise PrivacyError(
                 f"against '{self.adversary}' two of the {self.n} nodes must stay honest, for their secrets to hide "
                 "anybody; let fewer collude, take more nodes, or trust nobody ('transcript')"
+            )
+        least = 2 + (self.n - self.honest if pairs else 0)
+        if not isinstance(self.may_lose, int) or not 0 <= self.may_lose <= max(self.n - least, 0):
+            raise SpecError(
+                f"of {self.n} nodes 0 to {max(self.n - least, 0)} may be lost, for two honest ones to go on, not "
+                f"{self.may_lose}"
             )
         if not 0 <= self.dropout_rate < 1:
             raise SpecError(f"the share of releases that are lost is at least 0 and below 1, not {self.dropout_rate}")
@@ -381,7 +389,7 @@ def _balanced(inputs: PublicInputs, given: dict[str, Any]) -> PublicInputs:
     counted = noise / (2.0 * share.factor) / min(share.prior, 1.0 - share.prior)
     complete = inputs.n == 1 or inputs.graph(inputs.n).is_complete
     may = inputs.private_scaling and complete and inputs.intercept and inputs.outputs == 1 and is_rare(inputs)
-    if may and not {"h", "alpha", "activation", "mixing"} & set(given):
+    if may and not inputs.may_lose and not {"h", "alpha", "activation", "mixing"} & set(given):
         if noise / inputs.weight >= DROWNED and counted <= MAX_COUNT_NOISE:
             return replace(inputs, weight=share.mean_weight)
     return replace(inputs, balance=None)
@@ -473,7 +481,9 @@ def _networks(inputs: PublicInputs, given: dict[str, Any]) -> list[_Network]:
     graph, rule = inputs.graph(inputs.n), given.get("mixing", METROPOLIS)
     fewer = graph.is_complete and graph.n > MANY and isinstance(scheme, Everyone)  # messages, for the same mean
     ways: list[tuple[Activation, Averaging]] = [(scheme, given.get("averaging", EXACT if fewer else GOSSIP))]
-    if inputs.honest and "averaging" not in given:
+    if inputs.may_lose and not {"activation", "averaging"} & set(given):
+        ways = [(scheme, EXACT)]
+    elif inputs.honest and "averaging" not in given:
         ways = [(scheme, EXACT)] if graph.is_complete else [(scheme, Gossip(k)) for k in EXCHANGES]
     elif not {"activation", "averaging"} & set(given) and graph.is_complete and inputs.n > 3:
         ways.append((Matching(inputs.n // 2), GOSSIP))
@@ -508,7 +518,8 @@ def _plan(inputs: PublicInputs, given: dict[str, Any], scale: _Scale, network: _
     uneven = T * float(np.sum(a**2)) / float(np.sum(a)) ** 2  # weights that grow use the releases unevenly
     drawn = 0.0 if full else 1 / (inputs.features * releases * float(np.dot(rates, sizes)))
     ratio, shared = _shared(inputs, network, releases)
-    c = math.sqrt((scale.noise * more * shared) ** 2 * uneven + drawn)
+    anew = math.sqrt(1.0 + inputs.may_lose / T) if inputs.honest else 1.0  # for releases that are made anew
+    c = math.sqrt((scale.noise * more * shared * anew) ** 2 * uneven + drawn)
     reach = _reach(inputs, given, scale, c, T, iota)
     foreseen = float(predict.loss(reach, c, inputs.features, releases)) + (APART if network.beta > 0 else 0.0)
     if _faint(inputs) and not {"h", "alpha", "gamma"} & set(given):
@@ -617,6 +628,7 @@ def _spec(inputs: PublicInputs, given: dict[str, Any], scale: _Scale, plan: Plan
             law=LAWS.make("pairs", plan.ratio) if plan.ratio else GaussianChoice(),
             clip=scale.clip,
             adversary=inputs.adversary,
+            may_lose=inputs.may_lose,
             **one_shot,
         ),
     )
@@ -652,6 +664,7 @@ def reasons(inputs: PublicInputs, given: dict[str, Any], plan: Plan, spec: Spec,
         f"ε = {inputs.epsilon:g} and δ = {inputs.delta:g} against '{inputs.adversary}' leave noise of deviation "
         f"{plan.noise:.2g} in each coordinate of the mean gradient, however many rounds there are.",
         *_why_these_secrets(inputs, plan),
+        *_what_losses_cost(inputs, plan),
         _why_these_speak(given, plan, n),
         _why_these_records(given, plan, total),
         _why_these_rounds(inputs, given, plan, shortest),
@@ -681,6 +694,35 @@ def _why_these_secrets(inputs: PublicInputs, plan: Plan) -> list[str]:
         f"Every two nodes share noise that cancels in the mean, {plan.ratio:g} times what each adds alone: the "
         f"{inputs.honest} of {inputs.n} nodes that keep their secrets hide one another, and the mean has {dear:.2f} "
         "times the noise of a trusted center's."
+    ]
+
+
+def losses_cost(n: int, honest: int, ratio: float, rounds: int, may_lose: int) -> tuple[float, float]:
+    """By what the noise of the mean grows: at once, to be prepared; and in all, if all may_lose nodes are gone at once.
+
+    Without pairs (`honest` is 0) a loss costs the lost node's noise in the mean alone.
+
+    Examples
+    --------
+    >>> losses_cost(20, 11, 10.0, 500, 2)[0].__round__(4), losses_cost(20, 11, 10.0, 500, 2)[1].__round__(3)
+    (1.002, 1.165)
+    """
+    fewer = n / (n - may_lose)
+    if not honest:
+        return 1.0, math.sqrt(fewer)
+    prepared = math.sqrt(1.0 + may_lose / rounds)
+    raised = (1.0 + ratio**2 * honest) / (1.0 + ratio**2 * (honest - may_lose))
+    return prepared, prepared * math.sqrt(fewer * raised)
+
+
+def _what_losses_cost(inputs: PublicInputs, plan: Plan) -> list[str]:
+    if not inputs.may_lose:
+        return []
+    prepared, worst = losses_cost(inputs.n, inputs.honest, plan.ratio, plan.rounds, inputs.may_lose)
+    nodes = f"{inputs.may_lose} node{'s' * (inputs.may_lose > 1)}"
+    return [
+        f"The run goes on if {nodes} of {inputs.n} are lost. To be prepared costs {prepared:.4f} times the noise; if "
+        f"they are lost in the first round the mean has {worst:.3f} times, if later less."
     ]
 
 

@@ -21,7 +21,7 @@ from sottovoce.network.schedule import draw_schedule
 from sottovoce.planner import predict
 from sottovoce.privacy.calibration import Private, sigma
 from sottovoce.privacy.planning import calibrate
-from sottovoce.privacy.release import MechanismContext, Release
+from sottovoce.privacy.release import MechanismContext, Release, SecretPairs
 from sottovoce.run.plan import make_lipschitz, scheme_of
 from sottovoce.run.spec import Spec
 
@@ -60,9 +60,11 @@ def plan_cost(spec: Spec, sizes: IntArray, m: int, epsilon: float) -> PlanCost:
     sampling = spec.privacy.sampling
     busiest = float(np.max(activation.iota(graph)))
     pre_release = None
+    pairs = isinstance(spec.privacy.adversary.among(n), SecretPairs)
+    releases = T + spec.privacy.may_lose * pairs  # a round is made anew for every node that is lost
     if not spec.privacy.one_shot:
         needed = {
-            q: calibrate(sampling, q, T, epsilon, clip=lipschitz, delta=delta, activity=busiest)
+            q: calibrate(sampling, q, releases, epsilon, clip=lipschitz, delta=delta, activity=busiest)
             for q in sorted({int(q) for q in sizes})
         }
         wanted = np.array([needed[int(q)] for q in sizes])
@@ -73,7 +75,7 @@ def plan_cost(spec: Spec, sizes: IntArray, m: int, epsilon: float) -> PlanCost:
         width = m // spec.problem.outputs - (spec.problem.intercept > 0)
         pre_release = one_shot_release(spec, sizes, width, graph)
         plain = Release(sampling, lipschitz, (1.0,) * n, spec.privacy.adversary.among(n), before=pre_release)
-        wanted = np.array([sigma(event, epsilon, delta) for event in plain.events(sizes, np.full(n, T))])
+        wanted = np.array([sigma(event, epsilon, delta) for event in plain.events(sizes, np.full(n, releases))])
     sigmas = _own_noise(spec, graph, wanted, sizes, m, factors)
     a = spec.algorithm.a(T)
     steps = StepSizes(a, spec.algorithm.gamma(T), spec.algorithm.counted(a))

@@ -142,6 +142,12 @@ def read_trust(value: Any) -> Trust:
     raise SpecError(f"trust must be {', '.join(KINDS)} or the number of nodes that may collude, not {value!r}")
 
 
+def _spare(adversary: Adversary, n: int) -> int:
+    """How many of n nodes may be lost, for two honest ones to stay."""
+    k = adversary.k if isinstance(adversary, SecretPairs) else 0
+    return n - 2 - (k if isinstance(k, int) else 0)
+
+
 OF_MANY = ("activation", "mixing", "averaging", "correct")
 """Settings that one node has no use for."""
 
@@ -171,9 +177,11 @@ def offers(inputs: PublicInputs, **fixed: Any) -> list[Offer]:
     """
     n = inputs.n
     kinds: list[Trust] = [Nobody(), AllBut(1), Majority()] if n > 2 else [Nobody()]
+    kinds = [kind for kind in kinds if inputs.may_lose <= _spare(kind.adversary(n).among(n), n)]
     tried = [(trust, replace(inputs, adversary=trust.adversary(n)), fixed) for trust in kinds]
     alone = {name: value for name, value in fixed.items() if name not in OF_MANY}
-    tried.append((Centre(), replace(inputs, sizes=(sum(inputs.sizes),), graph="complete", adversary=Central()), alone))
+    one = replace(inputs, sizes=(sum(inputs.sizes),), graph="complete", adversary=Central(), may_lose=0)
+    tried.append((Centre(), one, alone))
     found = []
     for trust, these, settings in tried:
         choice = choose(these, **settings)

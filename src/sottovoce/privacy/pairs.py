@@ -18,6 +18,11 @@ and to a record of node i the run is the composition of its rounds as Gaussian r
 by ρ². A node that joins K is deleted, which lowers it (Rayleigh): the worst coalitions have k members. Which ones they
 are, and what they leave: `coalitions`. Very many nodes, whose secrets are shared by chance: `graph_seed`.
 
+*Lost nodes.* Where up to f nodes may be lost, the others make the round in flight anew, in a new epoch: with fresh
+draws, and with all noise multiplied by the public factor √((1 + r²h)/(1 + r²(h − e))), e the nodes that are gone, h =
+n − k. Then σ̂ is in every epoch what it was, and a node makes T + f releases at most. (The theorem is in
+docs/privacy.md.)
+
 *Draws.* Where all share with all, ρ√a(η_i − the mean of η over the a nodes that speak) has the covariance of all pairs'
 noises together, ρ²·Laplacian, at the cost of one normal a node instead of one a pair. One process may draw so; real
 nodes draw real pairs (`Pairs.with_peers`).
@@ -40,6 +45,7 @@ from sottovoce.privacy.random_secret_graph import FAILS, least_noise_left, linke
 from sottovoce.privacy.release import (
     SHORT,
     Attendance,
+    Epochs,
     MechanismContext,
     NoiseTerm,
     Scales,
@@ -59,6 +65,8 @@ ROWS = 1 << 20
 """Numbers of pairs' noises that are drawn at a time."""
 SPARE = 1.0 + 2.0**-15
 """What a secure release has of its own noise, so that its pairs' noise may be rounded."""
+SAME = 1e-9
+"""How far c_iσ_i may be apart, relatively, to count as equal."""
 FACTOR_BITS = 17
 """Bits of a factor that is multiplied by another number of up to 9 bits, and is still exact then."""
 
@@ -155,7 +163,7 @@ class PairsChoice:
                 )
             law = replace(law, chance=chance, graph_seed=self.graph_seed, fails=float(self.fails))
         law.check(self.cut == "priced")
-        return law
+        return law if of.may_lose == 0 else law.preparing(of.may_lose, of.epochs)
 
 
 # --- the law
@@ -190,6 +198,9 @@ class Pairs:
     uneven : (E,) what each pair's ρ is multiplied by, numbers of 9 bits at most, such as 1.25; None for 1
     chance : q, with which every two share a seed, where random bits decide; 0 for no random bits
     graph_seed, fails : what the random bits are made from, and the chance that they leave too few secrets
+    may_lose : f, how many nodes may be lost
+    raised_for : for how many colluding nodes noise is raised when nodes are lost
+    epochs : who takes part when, in a simulation in which nodes are lost
     """
 
     n: int
@@ -203,6 +214,9 @@ class Pairs:
     chance: float = 0.0
     graph_seed: int = 0
     fails: float = 0.0
+    may_lose: int = 0
+    raised_for: int = 0
+    epochs: Epochs | None = None
     secrets: ClassVar[bool] = True
     unit: ClassVar[str] = "gaussian"
 
@@ -211,6 +225,30 @@ class Pairs:
         whole = None if self.uneven is None else np.frexp(self.uneven)[0] * 2.0 ** (SHORT - FACTOR_BITS)
         if whole is not None and not np.all((whole > 0) & (whole == np.floor(whole))):
             raise SpecError("the factors of single pairs must be over 0, and have 9 bits at most, as 0.5 or 1.25")
+
+    def preparing(self, may_lose: int, epochs: Epochs | None = None) -> "Pairs":
+        """The same noise, for a run that goes on without up to so many nodes."""
+        k = self.k or 0
+        if not self.whole or self.attendance is not None:
+            raise PrivacyError(
+                "a run with noise that pairs share goes on without a lost node only where all nodes share with all and "
+                "speak in every round; use 'pairs(r)' without a graph and activation 'everyone', or may_lose=0"
+            )
+        if self.n - k - may_lose < 2:
+            raise PrivacyError(
+                f"of {self.n} nodes {k} may collude and {may_lose} be lost, and two honest ones must stay; let fewer "
+                "be lost or collude"
+            )
+        law = replace(self, may_lose=may_lose, raised_for=k)
+        if epochs is None:
+            return law
+        gone = self.n - epochs.members.sum(axis=1)
+        return replace(law, epochs=epochs._replace(raised=np.sqrt([law.raise2(e) for e in gone.tolist()])))
+
+    def raise2(self, gone: int) -> float:
+        """By what the variance of all noise is multiplied once so many nodes are lost."""
+        h, r2 = self.n - self.raised_for, self.ratio**2
+        return (1.0 + r2 * h) / (1.0 + r2 * (h - gone))
 
     def against(self, k: int) -> "Pairs":
         """The same noise, and another number of nodes that collude: 0 is for outsiders."""
@@ -226,7 +264,8 @@ class Pairs:
             )
         _, tau, _ = self._weights(sigma)
         if self.whole and self.attendance is None:
-            loudest = [i for i in np.argsort(-tau, kind="stable").tolist() if i != node]
+            stays = tau if self.epochs is None else tau * (1 + self.epochs.members[-1])
+            loudest = [i for i in np.argsort(-stays, kind="stable").tolist() if i != node]
             return tuple(sorted(loudest[: self.k]))
         sets, counts = self._sets()
         if self._many(len(sets)):
@@ -258,12 +297,16 @@ class Pairs:
             here = self._here(np.arange(1, len(attendance.starts)))[:, list(nodes)]
             starts = np.concatenate([[0], np.cumsum(times * here.sum(axis=1))])
             attendance = Attendance(starts, (np.nonzero(here)[1][:, None] * times + np.arange(times)).ravel())
+        epochs = self.epochs
+        if epochs is not None:
+            epochs = epochs._replace(members=np.repeat(epochs.members[:, list(nodes)], times, axis=1))
         return replace(
             self,
             n=times * len(nodes),
             edges=(kept[:, None, 1:] * times + np.arange(times)[None, :, None]).reshape(-1, 2),
             scale=None if self.scale is None else np.repeat(self.scale[list(nodes)], times),
             attendance=attendance,
+            epochs=epochs,
             coalition=(),
             uneven=None if self.uneven is None else np.repeat(self.uneven[kept[:, 0]], times),
             chance=0.0,
@@ -355,6 +398,11 @@ class Pairs:
             with np.errstate(divide="ignore"):
                 return 1.0 / given, (given > 0).astype(np.float64), self.ratio
         tau = self.scale * given
+        if self.may_lose and float(np.ptp(tau)) > SAME * float(tau.max()):
+            raise PrivacyError(
+                "a run that may lose nodes needs the same c_iσ_i at every node, so that one factor raises the noise "
+                "for all; use noise 'private(ε)' in place of 'gaussian(σ)', or may_lose=0"
+            )
         return self.scale, tau, self.ratio * float(tau.max())
 
     def units(self, n: int) -> Scales:
@@ -370,6 +418,9 @@ class Pairs:
 
     def speaking(self, rounds: IntArray) -> Attendance:
         """Who speaks in each of these rounds."""
+        if self.epochs is not None:
+            here = self.epochs.members[self.epochs.of(rounds)]
+            return Attendance(np.concatenate([[0], np.cumsum(here.sum(axis=1))]), np.nonzero(here)[1])
         if self.attendance is None:
             count = len(rounds)
             return Attendance(self.n * np.arange(count + 1), np.tile(np.arange(self.n), count))
@@ -397,7 +448,8 @@ class Pairs:
             return np.zeros((len(nodes), m))
         own = np.take(sigma, nodes)[:, None] * streams.normals(nodes, t, m)
         shared = self._drawn_together(streams, nodes, t, m) if self.whole else self._by_pair(streams, nodes, t, m)
-        return own + self.parts(sigma)[nodes][:, None] * shared
+        made = own + self.parts(sigma)[nodes][:, None] * shared
+        return made if self.epochs is None else self.share(t)[:, None] * made
 
     def parts(self, sigma: Scales) -> Array:
         """ρ/c_i of every node: what its noise term of a pair is multiplied by."""
@@ -453,8 +505,8 @@ class Pairs:
         return starts, order // 2, self.pairs[:, ::-1].ravel()[order], np.where(order % 2, -1.0, 1.0)
 
     def share(self, t: IntArray) -> Array:
-        """σ, always."""
-        return np.ones(len(t))
+        """σ, and more once nodes are lost."""
+        return np.ones(len(t)) if self.epochs is None else self.epochs.raised[self.epochs.of(t)]
 
     @property
     def busiest(self) -> int:
@@ -545,10 +597,12 @@ class Pairs:
         """
         _, tau, rho = self._weights(sigma)
         honest = _without(np.ones(self.n, dtype=np.bool_), self.coalition if coalition is None else coalition)
+        more = 1.0
         if t is not None:
             honest &= self._here(np.array([t]))[0]
+            more = float(self.share(np.array([t]))[0]) ** 2
         weights = rho**2 * self.shares * np.outer(honest, honest)
-        return np.diag(tau**2 + weights.sum(axis=0)) - weights
+        return more * (np.diag(tau**2 + weights.sum(axis=0)) - weights)
 
     def event(self, node: int, plain: GaussianEvent, sigma: Scales = ()) -> Event:
         """The same participation with σ̂_i for σ_i, for the worst coalition."""
@@ -605,6 +659,8 @@ class Pairs:
             if self.chance:
                 bound = least_noise_left(d, rho2, self.chance, self.fails, k)
                 return Left((math.sqrt(bound),) * self.n, (), (), False)
+            if self.may_lose:
+                return self._losing(k)
             if self.whole:
                 return Left(tuple(np.sqrt(complete(d, rho2, k)).tolist()), (), (), True)
             if not self._many(1):
@@ -622,6 +678,19 @@ class Pairs:
                 )
             return Left((math.sqrt(found),) * self.n, (), (), False)
         return self._by_round(d, rho2)
+
+    def _losing(self, k: int) -> Left:
+        """The least of all epochs that there may be: c_iσ_i are equal, so that only the number of lost nodes counts.
+
+        Against the coalition that noise is raised for, and smaller ones, that is the first epoch's.
+        """
+        r2, n = self.ratio**2, self.n
+
+        def left(gone: int) -> float:
+            return self.raise2(gone) * (1.0 + r2 * max(n - gone - k, 1)) / (1.0 + r2)
+
+        least = min(map(left, range(self.may_lose + 1)))
+        return Left((math.sqrt(least),) * n, (), (), least == left(0))
 
     def _noise_left(self, d: Array, rho2: float, sets: Mask) -> Iterator[tuple[Mask, Array]]:
         """Some coalitions at a time: who is in them, (some, n), and what they leave, (sets, some, n)."""

@@ -33,6 +33,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import PrivacyError, SpecError
@@ -589,6 +590,34 @@ class Attendance(NamedTuple):
     nodes: IntArray
 
 
+class Epochs(NamedTuple):
+    """Who takes part in which rounds.
+
+    Attributes
+    ----------
+    first : (E,) the first round of each epoch; the first is 1
+    members : (E, n) who takes part
+    raised : (E,) what own and shared noise are multiplied by
+    rounds : T; the address T + e is that of the release that was in flight when epoch e ended, e from 1
+
+    Examples
+    --------
+    >>> epochs = Epochs(np.array([1, 4]), np.array([[True] * 3, [True, False, True]]), np.array([1.0, 1.5]), 10)
+    >>> epochs.of(np.array([1, 3, 4, 10, 11])).tolist()
+    [0, 0, 1, 1, 0]
+    """
+
+    first: IntArray
+    members: NDArray[np.bool_]
+    raised: Array
+    rounds: int
+
+    def of(self, t: IntArray) -> IntArray:
+        """The epoch of each round, or of a release that was given up."""
+        t = np.asarray(t, dtype=np.int64)
+        return np.where(t > self.rounds, t - self.rounds - 1, np.searchsorted(self.first, t, side="right") - 1)
+
+
 @dataclass(frozen=True, eq=False)
 class MechanismContext:
     """What a noise mechanism may use of its run.
@@ -601,6 +630,8 @@ class MechanismContext:
     adversary : the adversary
     scale : c_i, the public factor on node i's release; all ones if not given
     attendance : the active nodes of each round; all nodes in all rounds if not given
+    may_lose : how many nodes may be lost during the run, so that the others go on without them
+    epochs : who takes part when, in a simulation in which nodes are lost
     """
 
     graph: Graph
@@ -611,6 +642,8 @@ class MechanismContext:
     adversary: Adversary = Transcript()
     scale: Array | None = None
     attendance: Attendance | None = None
+    may_lose: int = 0
+    epochs: Epochs | None = None
 
 
 class MechanismChoice(Protocol):

@@ -114,6 +114,9 @@ class Prepared:
         """What every node puts out after round t, as models of the records as they came."""
         found = self.job.method.average(state, t)
         found = found if self.row_map is None else self.row_map.inverse_transform(found)
+        lost = self.plan.lost(t)
+        if lost.any():  # they may have the model of the others, who all have the same
+            found = np.where(lost[:, None], found[np.argmin(lost)], found)
         if self.moved and t == self.spec.algorithm.rounds:
             found = np.array(found)
             found[..., -1] += self.moved / self.spec.problem.intercept

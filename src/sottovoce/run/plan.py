@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce import limits
 from sottovoce._renamed import old_arguments, old_attributes
@@ -24,7 +25,8 @@ from sottovoce.algorithm.statistics import Statistics
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.features import Additive
 from sottovoce.network.activation import Activation, Everyone
-from sottovoce.network.averaging import Trimmed
+from sottovoce.network.averaging import Exact, Trimmed
+from sottovoce.network.dropouts import going_on
 from sottovoce.network.graphs import Graph
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import Schedule, draw_schedule
@@ -32,7 +34,15 @@ from sottovoce.privacy.calibration import Circumstances
 from sottovoce.privacy.distribution import Distribution
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.objective import extra_epsilon
-from sottovoce.privacy.release import Attendance, MechanismContext, NoiseMechanism, Objective, Release, check_runnable
+from sottovoce.privacy.release import (
+    Attendance,
+    Epochs,
+    MechanismContext,
+    NoiseMechanism,
+    Objective,
+    Release,
+    check_runnable,
+)
 from sottovoce.privacy.sampling import Cyclic, Full, Sampling
 from sottovoce.privacy.statement import PERSON, RECORD, PrivacyStatement, make_statement, with_features
 from sottovoce.privacy.statistics import Products, left_in_mean
@@ -68,6 +78,8 @@ class Public(TypedDict, total=False):
     """K_i."""
     depth: int
     """How many exchanges of the run wait for the one before, the first included."""
+    lost: list[list[int]]
+    """(node, round) of every node that a simulation lost, and the round in which that happened."""
     theorem1: list[dict[str, Any]]
     """What the paper claims for its noise, node by node, where that is the noise."""
     run: str
@@ -159,8 +171,16 @@ class Plan:
 
     @cached_property
     def spoken(self) -> IntArray:
-        """K_i, how often each node speaks."""
-        return self.schedule.participations()
+        """K_i, how often each node speaks; where nodes may be lost, how often at most."""
+        return _spoken(self.spec, self.schedule, self.release.law.secrets)
+
+    def lost(self, t: int) -> NDArray[np.bool_]:
+        """Which nodes were lost by round t of a simulation."""
+        gone = np.zeros(self.problem.n, dtype=np.bool_)
+        if self.spec.network.dropouts.most:
+            gone[:] = True
+            gone[self.schedule.nodes(t)] = False
+        return gone
 
     def events(self) -> list[Event]:
         """What every node must account for."""
@@ -215,6 +235,7 @@ def plan_public(request: Request, schedule: Schedule | None = None, reusable: Pl
     _check_features(spec, problem)
     network = _network(spec, problem.n)
     before = _before(spec, problem, network.graph)
+    _check_losses(spec, problem.n)
     kept = Public()
     seed = request.schedule_seed
     if seed is None and schedule is None:
@@ -227,8 +248,8 @@ def plan_public(request: Request, schedule: Schedule | None = None, reusable: Pl
     _check_method(spec, method)
     unit = _unit_release(spec, problem, network, schedule, method, scale, before)
     known = Circumstances(
-        unit, problem.sizes, schedule.participations(), spec.privacy.delta, network.iota, spec.algorithm.rounds,
-        schedule.turns,
+        unit, problem.sizes, _spoken(spec, schedule, unit.law.secrets), spec.privacy.delta, network.iota,
+        spec.algorithm.rounds, schedule.turns,
     )  # fmt: skip
     sigma, claims = spec.privacy.noise.scales(known)
     if isinstance(method, Statistics):  # which solves with what it knows of the noise
@@ -247,6 +268,9 @@ def plan_public(request: Request, schedule: Schedule | None = None, reusable: Pl
         theorem1=[claim.report(scale) for claim, scale in zip(claims, sigma, strict=False)],
         **kept,
     )
+    if spec.network.dropouts.most:
+        last = np.array([schedule.turns(i).max(initial=0) for i in range(problem.n)])
+        public["lost"] = [[i, int(last[i]) + 1] for i in np.flatnonzero(last < schedule.T).tolist()]
     if network.graph.links <= MAX_EDGES:
         public["edges"] = network.graph.edges.tolist()
     return Plan(request, problem, method, schedule, replace(unit, sigma=sigma), tuple(claims), public)
@@ -331,7 +355,8 @@ def _before(spec: Spec, problem: PublicProblem, graph: Graph) -> Release | None:
 def _schedule(spec: Spec, network: _Network, seed: int | None) -> Schedule:
     rng, of = Streams(seed).schedule(), spec.network
     drawn = draw_schedule(network.graph, network.activation, of.weights, spec.algorithm.rounds, rng, of.averaging)
-    return drawn.spaced(of.every)
+    lost = of.dropouts.draw(drawn.n, drawn.T, rng)
+    return going_on(drawn, lost, of.weights, of.averaging, rng).spaced(of.every)
 
 
 def _method(spec: Spec, problem: PublicProblem, iota: float, scale: Array) -> Method:
@@ -369,6 +394,8 @@ def _check_method(spec: Spec, method: Method) -> None:
         )
     first = spec.privacy.pre_release
     within_bounds = first is not None and (first.targets == "real" or isinstance(first, Distribution))
+    if spec.privacy.may_lose and not isinstance(method, DualAveraging | Descent):
+        raise SpecError(f"nodes may be lost in dual averaging and descent, not in '{name}'; use may_lose=0")
     if first is not None and not released.iterates and (not within_bounds or released.weight is None):
         raise SpecError(f"'{name}' is no descent that a map of its records would help; leave '{first}' out")
 
@@ -403,7 +430,9 @@ def _unit_release(
                 released.shape,
                 privacy.adversary,
                 scale,
-                attendance(schedule),
+                None if spec.privacy.may_lose else attendance(schedule),
+                spec.privacy.may_lose,
+                epochs_of(schedule) if spec.network.dropouts.most else None,
             )
         )
     if law.secrets and isinstance(spec.network.averaging, Trimmed):
@@ -430,6 +459,59 @@ def _products(spec: Spec, released: Released, weight: float, beta: float) -> Pro
             "'complete' and activation 'everyone'"
         )
     return Products(weight, spec.problem.row_norm, spec.problem.intercept, released.columns)
+
+
+def _check_losses(spec: Spec, n: int) -> None:
+    """Refuse runs in which nodes may be lost, and the others could not go on."""
+    may_lose, most = spec.privacy.may_lose, spec.network.dropouts.most
+    if most > may_lose:
+        raise SpecError(
+            f"{most} nodes are lost, and the run is prepared for {may_lose}; give privacy.may_lose = {most}, so that "
+            "what is released because of it is accounted"
+        )
+    if not may_lose:
+        return
+    if may_lose > n - 2:
+        raise SpecError(f"of {n} nodes at most {max(n - 2, 0)} may be lost, for two to go on; lower may_lose")
+    if (
+        not isinstance(scheme_of(spec, n), Everyone)
+        or not isinstance(spec.network.averaging, Exact)
+        or spec.network.every > 1
+    ):
+        raise SpecError(
+            "a run goes on without a lost node only where everybody speaks in every round and the mean of all is "
+            "made exactly; use activation 'everyone' and averaging 'exact', or may_lose=0"
+        )
+    if spec.privacy.post_release is not None:
+        raise SpecError(
+            f"'{spec.privacy.post_release}' counts the scores of all nodes after the last round, and some may be lost "
+            "by then; leave it out, or may_lose"
+        )
+    if isinstance(spec.privacy.sampling, Cyclic):
+        raise SpecError(
+            f"a round that is made anew draws its batch anew, and '{spec.privacy.sampling}' has an order; "
+            "use 'poisson(64)' or 'full', or may_lose=0"
+        )
+
+
+def _spoken(spec: Spec, schedule: Schedule, secrets: bool) -> IntArray:
+    """In how many rounds each node speaks, at most; with noise that pairs share, every loss has a round made anew."""
+    if not spec.privacy.may_lose:
+        return schedule.participations()
+    return np.full(schedule.n, schedule.T + secrets * spec.privacy.may_lose)
+
+
+def epochs_of(schedule: Schedule) -> Epochs | None:
+    """The epochs of a run in which all who are left speak in every round; None where nobody is lost."""
+    first = 1 + np.flatnonzero(np.diff(np.diff(schedule.starts), prepend=0))
+    members = np.zeros((len(first), schedule.n), dtype=np.bool_)
+    for row, t in enumerate(first.tolist()):
+        members[row, schedule.nodes(t)] = True
+    if members.all():
+        return None
+    if not members[0].all():  # who is lost in round 1 had begun it
+        first, members = np.r_[1, first], np.r_[np.ones((1, schedule.n), dtype=np.bool_), members]
+    return Epochs(first, members, np.ones(len(first)), schedule.T)
 
 
 def attendance(schedule: Schedule) -> Attendance | None:

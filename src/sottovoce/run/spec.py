@@ -20,6 +20,7 @@ from sottovoce.errors import SpecError
 from sottovoce.features import ADDITIVE_OR_LINEAR, LINEAR, Features
 from sottovoce.network.activation import ACTIVATIONS, Activation, Edges
 from sottovoce.network.averaging import AVERAGINGS
+from sottovoce.network.dropouts import DROPOUTS, NO_DROPOUTS, Dropouts
 from sottovoce.network.graphs import GRAPHS, Family
 from sottovoce.network.mixing import GOSSIP, METROPOLIS, WEIGHTS, Averaging, Rule
 from sottovoce.privacy.accounting import check_delta
@@ -86,6 +87,8 @@ class NetworkSpec:
     """Nodes mix in every so many-th round only, and step alone in between."""
     correct: bool = False
     """Whether to weigh nodes by ῑ/ι_i where the scheme activates them unevenly."""
+    dropouts: Field[Dropouts] = Field(DROPOUTS, NO_DROPOUTS)
+    """Which nodes a simulation loses: 'none', 'random(count)' or 'at(node, round, node, round, …)'."""
     averaging: Field[Averaging] = Field(AVERAGINGS, GOSSIP)
     """What is done with the messages of a round: 'gossip', 'gossip(k)', 'exact', 'clipped(radius)' or 'trimmed(f)'."""
 
@@ -140,6 +143,8 @@ class PrivacySpec:
     distribution: Field[Distribution] = Field(DISTRIBUTIONS, Distribution())
     """What is released of the columns of an additive model before the first round: 'none' or 'distribution(share,
     columns, mean, others)'."""
+    may_lose: int = 0
+    """How many nodes may be lost while the others go on: their releases that are made anew are accounted."""
     balance: Field[Balance] = Field(BALANCES, Balance())
     """What is released of two classes' scores after the last round, for the constant term: 'none' or 'balance(share,
     prior, weight)'."""
@@ -153,6 +158,8 @@ class PrivacySpec:
             raise SpecError(f"the clip must be finite and over 0, not {self.clip}")
         if self.clip is not None:
             limits.check_length("the clip", self.clip)
+        if not isinstance(self.may_lose, int) or isinstance(self.may_lose, bool) or self.may_lose < 0:
+            raise SpecError(f"how many nodes may be lost is a whole number, 0 or more, not {self.may_lose!r}")
         first = [release for release in self.one_shot if not release.after_rounds]
         if len(first) > 1:
             raise SpecError(
@@ -304,7 +311,7 @@ class Execution:
     """Of about how many such runs this is one: with many, 'auto' compiles sooner, since the engine is loaded once."""
 
 
-LATER = {"averaging", "counted", "features", *ONE_SHOT}
+LATER = {"averaging", "counted", "dropouts", "features", "may_lose", *ONE_SHOT}
 """Fields that version 0.1 had not: left out where they say what it did, so that a run has one digest in both."""
 
 
