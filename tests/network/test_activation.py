@@ -14,7 +14,7 @@ from sottovoce.errors import NetworkError, SpecError
 from sottovoce.network import activation as listing
 from sottovoce.network.activation import ACTIVATIONS, Edges, Everyone, Matching, Nodes
 from sottovoce.network.graphs import GRAPHS, Graph
-from sottovoce.network.mixing import METROPOLIS, beta
+from sottovoce.network.mixing import METROPOLIS, activation_rate, beta
 from sottovoce.network.schedule import draw_schedule
 
 K20 = GRAPHS.make("complete")(20)
@@ -318,3 +318,39 @@ def test_a_sequence_keeps_to_its_graph(cycle):
     (apart := Path(cycle.path)).write_text("1 0 1\n2 2 3\n")
     with pytest.raises(NetworkError, match="never mixes"):
         beta(GRAPHS.read("complete")(4), ACTIVATIONS.read(f"cycle({apart})"), METROPOLIS)
+
+
+def test_a_slow_node_speaks_in_its_rounds_alone_and_counts_by_a_root():
+    graph, scheme = GRAPHS.read("complete")(5), ACTIVATIONS.read("cadence(3, 4, 1, 2)")
+    run = draw_schedule(graph, scheme, METROPOLIS, 8, np.random.default_rng(0))
+    assert [sorted(run.nodes(t).tolist()) for t in (1, 2, 3, 4)] == [
+        [0, 2, 4],
+        [0, 1, 2, 4],
+        [0, 2, 4],
+        [0, 1, 2, 3, 4],
+    ]
+    assert run.participations().tolist() == [8, 4, 8, 2, 8]
+    iota, factors = activation_rate(graph, scheme, correct=False)
+    assert iota == pytest.approx(np.mean(scheme.iota(graph)))
+    assert factors / factors[0] == pytest.approx([1, math.sqrt(2), 1, 2, 1])
+    assert np.mean(factors * scheme.iota(graph)) == pytest.approx(iota)
+    _, whole = activation_rate(graph, scheme, correct=True)
+    assert whole / whole[0] == pytest.approx([1, 2, 1, 4, 1])
+    assert beta(graph, scheme, METROPOLIS).beta < 1 and str(scheme) == "cadence(3, 4, 1, 2)"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("cadence()", "written as"),
+        ("cadence(1)", "written as"),
+        ("cadence(1, 0)", "written as"),
+        ("cadence(1, 2, 1, 3)", "written as"),
+        ("cadence(1, 997, 2, 991)", "comes again"),
+        ("cadence(5, 2)", "does not fit 5 nodes"),
+        ("cadence(0, 2, 1, 2, 2, 2, 3, 2, 4, 2)", "a round without links"),
+    ],
+)
+def test_bad_cadences(text, words):
+    with pytest.raises(NetworkError, match=words):
+        ACTIVATIONS.read(text).iota(GRAPHS.read("complete")(5))

@@ -63,6 +63,33 @@ def shared(nodes):
     ]
 
 
+def test_nobody_waits_for_a_slow_node_between_its_rounds(tmp_path):
+    """It gives its release of round 4 once the others have made theirs: they have made rounds 1 to 3 by then."""
+    run = paired(network__activation="cadence(2, 4)", network__averaging="exact", timeout=60.0)
+    nodes, gone_on = {name: open_node(run, name, TABLES, tmp_path / name) for name in run.nodes}, threading.Event()
+    slow, fast = nodes["south"], nodes["north"]
+    releases = slow.release_message, fast.release_message
+
+    def waits(t, message):
+        assert gone_on.wait(60), "the others wait for the slow node"
+        return releases[0](t, message)
+
+    def goes_on(t, message):
+        if t == 4:
+            gone_on.set()
+        return releases[1](t, message)
+
+    slow.release_message, fast.release_message = waits, goes_on
+    introduce(nodes)
+    pairs = shared(nodes)
+    ends = play(Net(), nodes)
+    assert np.allclose(models(ends), simulated(run, TABLES, keys(run, tmp_path), pairs=pairs), rtol=1e-9, atol=1e-9)
+    assert [run.event(i).rounds for i in range(4)] == [8, 8, 2, 8]
+    store = Store(tmp_path / "south")
+    assert sum(row.kind == "release" for row in store.rows()) == 2
+    store.close()
+
+
 def introduce(nodes):
     """To one another."""
     for one in nodes.values():
@@ -83,6 +110,7 @@ def opened(run, root):
         {},
         {"network__activation": "edges(2)", "privacy__sampling": "poisson(4)"},
         {"privacy__law": "pairs(3, graph=ring)"},
+        {"network__activation": "cadence(2, 4)", "network__averaging": "exact"},
         {"nodes": {"north": 12, "east": 9, "south": 15, "west": 10}, "problem__weights": "records"},
     ],
     ids=str,

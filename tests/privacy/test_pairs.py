@@ -22,6 +22,7 @@ from sottovoce.privacy.profiles import gaussian_epsilon
 from sottovoce.privacy.release import ADVERSARIES, LAWS, Attendance, SecretPairs
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.run.build import prepare
+from sottovoce.run.plan import Request, plan_public
 from sottovoce.run.result import Result
 from sottovoce.run.solve import solve
 from sottovoce.run.spec import AlgorithmSpec, Spec
@@ -545,3 +546,35 @@ def test_of_a_part_of_the_rounds_another_coalition_is_the_worst():
     whole, first = (law.event(0, FullEvent(9, 9, 1.0, 1.0, spoken), (1.0,) * 4) for spoken in (11, 1))
     assert whole.sigma == pytest.approx(math.sqrt(2), rel=1e-5)
     assert first.sigma == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("law", ["pairs(10)", "gaussian"])
+def test_a_slow_node_s_root_weight_costs_no_noise(law):
+    """Every node adds the same c_iσ_i, and has the same ε, though one speaks in every fourth round only."""
+    spec = Spec(AlgorithmSpec(rounds=40), seed=1).replace(
+        privacy__law=law,
+        privacy__adversary="secret_pairs(2)" if law != "gaussian" else "transcript",
+        privacy__noise="private(1)",
+        privacy__sampling="full",
+        network__activation="cadence(3, 4)",
+        network__averaging="exact",
+    )
+    plans = [
+        plan_public(Request(spec.replace(**more), np.full(8, 50), 3))
+        for more in (
+            {},
+            {"network__activation": "everyone"},
+            {"network__correct": True},
+        )
+    ]
+    plan, everyone, _ = plans
+    added = [np.asarray(plan.method.scale) * plan.release.sigma for plan in plans]
+    assert plan.spoken.tolist() == [40, 40, 40, 10, 40, 40, 40, 40]
+    assert added[0] == pytest.approx(np.full(8, added[0][0]), rel=0.02)  # z of K rounds is not √K exactly
+    noise = [math.sqrt(p.spoken @ mine**2) / (p.spoken @ p.method.scale) for p, mine in zip(plans, added, strict=True)]
+    assert noise[0] / noise[1] < 1.09
+    full = noise[2] / noise[1]  # what the full weight costs: nothing where noise is each node's own
+    assert full < 1.01 if law == "gaussian" else full > 1.2
+    stated = [compute_epsilon([event], 1e-5).epsilon for event in plan.events()]
+    assert max(stated) <= 1.0 and (law != "gaussian" or min(stated) > 0.99)
+    assert plan.statement(True, False).epsilon == pytest.approx(everyone.statement(True, False).epsilon, rel=1e-3)

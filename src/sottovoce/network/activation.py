@@ -33,6 +33,10 @@ from sottovoce.registry import Choices, write
 
 BLOCK = 1 << 20  # entries of stacked matrices worked on at a time: 8 MB of weights
 ROUNDS = 1 << 16  # rounds drawn at a time
+LONGEST = 1000
+"""Rounds after which the same nodes speak again, at most."""
+MOST = 1_000_000
+"""Links of all rounds of a period, at most."""
 
 Outcome = tuple[IntArray, NDArray[np.bool_]]
 """Of many rounds: active nodes (R, K), −1 where fewer than K are active, and the links among them (R, K, K)."""
@@ -45,6 +49,8 @@ class Activation(ABC):
     """Whether the numbers of an outcome are links (rows of `Graph.edges`) or nodes."""
     speakers: ClassVar[int] = 0
     """How many of the active nodes, the first ones, take a gradient; 0 for all."""
+    tempered: ClassVar[bool] = False
+    """Whether nodes that speak seldom count by √(1/ι_i), which costs no noise, where 1/ι_i is not requested."""
 
     @abstractmethod
     def width(self, graph: Graph) -> int:
@@ -456,6 +462,62 @@ class Cycle(Periodic):
         ]
 
 
+@dataclass(frozen=True)
+class Cadence(Periodic):
+    """Everyone speaks in every round, but a slow node in every s-th only; `places` are node, s, node, s and so on.
+
+    A slow node computes while the others go on; nobody waits for it in the rounds between. Its model is the one of
+    the last round in which it spoke. It has 1/s of the releases, so that its noise for the same ε is √s smaller; it
+    counts by √s times its weight, and its term of the sum has the same noise as the others'.
+
+    Examples
+    --------
+    >>> from sottovoce.network.graphs import GRAPHS
+    >>> [len(pairs) for pairs in Cadence((2, 3)).pairs(GRAPHS.read("complete")(3))]
+    [1, 1, 3]
+    """
+
+    places: tuple[int, ...]
+    tempered = True
+
+    def __post_init__(self) -> None:
+        """Each node once, and rounds that come again soon."""
+        nodes, paces = self.places[::2], self.places[1::2]
+        whole = all(isinstance(value, int) and value >= 0 for value in self.places)
+        if not self.places or len(nodes) != len(paces) or len(set(nodes)) < len(nodes) or not whole or 0 in paces:
+            raise NetworkError("slow nodes are written as 'cadence(node, s, node, s)': each once, in every s-th round")
+        if self.period > LONGEST:
+            raise NetworkError(
+                f"'{self}' comes again after {self.period:,} rounds, and {LONGEST} are the most; take paces that "
+                "divide one another, such as 5 and 10"
+            )
+
+    def __str__(self) -> str:
+        return write("cadence", *self.places)
+
+    @property
+    def period(self) -> int:
+        """The least common multiple of all paces."""
+        return math.lcm(*self.places[1::2])
+
+    def pairs(self, graph: Graph) -> list[IntArray]:
+        """All links of the graph between nodes that speak."""
+        paces = np.ones(graph.n, dtype=np.int64)
+        slow = np.array(self.places[::2])
+        if slow.max() >= graph.n or self.period * graph.links > MOST:
+            raise NetworkError(
+                f"'{self}' does not fit {graph.n} nodes with {graph.links:,} links: nodes count from 0, and a period "
+                f"has at most {MOST:,} links; take fewer nodes or a shorter period"
+            )
+        paces[slow] = self.places[1::2]
+        here = [t % paces == 0 for t in range(1, self.period + 1)]
+        return [graph.edges[on[graph.edges].all(axis=1)] for on in here]
+
+
+def _cadence(*places: int) -> Cadence:
+    return Cadence(places)
+
+
 ACTIVATIONS: Choices[Activation] = Choices(
     "activation scheme",
     {
@@ -466,6 +528,7 @@ ACTIVATIONS: Choices[Activation] = Choices(
         "ticks": Ticks,
         "hypercube": Hypercube,
         "cycle": Cycle,
+        "cadence": _cadence,
     },
     NetworkError,
 )

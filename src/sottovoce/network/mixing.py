@@ -601,6 +601,9 @@ def activation_rate(graph: Graph, activation: Activation, correct: bool) -> tupl
     iota = activation.iota(graph)
     if not uneven(iota):
         return float(iota[0]), np.ones(graph.n)
+    if activation.tempered and not correct:
+        factors, mean = iota**-0.5, float(np.mean(iota))
+        return mean, factors * mean / float(np.mean(factors * iota))
     if not correct:
         raise NetworkError(
             f"'{activation}' on graph '{graph.name}' activates node {int(np.argmin(iota))} with probability "

@@ -195,6 +195,7 @@ class Circumstances:
     delta : δ
     iota, rounds : ι and T
     turns : in which rounds a node speaks
+    apart : whether nodes that speak less often, by a plan fixed in advance, have a σ of their own
     """
 
     unit: Release
@@ -204,6 +205,7 @@ class Circumstances:
     iota: float
     rounds: int
     turns: NodeTurns | None = None
+    apart: bool = False
 
 
 class Noise(Protocol):
@@ -287,19 +289,22 @@ class Private:
 
     def scales(self, of: Circumstances) -> Scales:
         """Calibrate once for all nodes of the same size, reach and pre-release, with their largest count."""
-        by_kind: dict[tuple[int, float, Event | None], list[Event]] = {}
+        groups = list(zip(of.sizes.tolist(), of.spoken.tolist() if of.apart else [0] * len(of.sizes), strict=True))
+        by_kind: dict[tuple[tuple[int, int], float, Event | None], list[Event]] = {}
         events = of.unit.events(of.sizes, of.spoken, of.turns)
-        for event in {id(event): event for event in events}.values():  # equal nodes share one
-            before = getattr(event, "before", None)
-            by_kind.setdefault((event.records, event.noise_multiplier, before), []).append(event)
-        needed: dict[int, float] = {}
-        for (q, _, _), some in by_kind.items():
+        for group, event in {
+            (group, id(event)): (group, event) for group, event in zip(groups, events, strict=True)
+        }.values():
+            before = getattr(event, "before", None)  # equal nodes share one event
+            by_kind.setdefault((group, event.noise_multiplier, before), []).append(event)
+        needed: dict[tuple[int, int], float] = {}
+        for (group, _, _), some in by_kind.items():
             neediest = max(some, key=lambda event: event.count).covering(some)
-            needed[q] = max(needed.get(q, 0.0), sigma(neediest, self.epsilon, of.delta))
+            needed[group] = max(needed.get(group, 0.0), sigma(neediest, self.epsilon, of.delta))
         if of.unit.law.secrets:  # what hides a node is everybody's noise: all have so many times their unit
             most = max(needed.values())
             return tuple(most * unit for unit in of.unit.sigma), ()
-        return tuple(needed[q] for q in of.sizes.tolist()), ()
+        return tuple(needed[group] for group in groups), ()
 
 
 @dataclass(frozen=True)

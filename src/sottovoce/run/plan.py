@@ -249,7 +249,7 @@ def plan_public(request: Request, schedule: Schedule | None = None, reusable: Pl
     unit = _unit_release(spec, problem, network, schedule, method, scale, before)
     known = Circumstances(
         unit, problem.sizes, _spoken(spec, schedule, unit.law.secrets), spec.privacy.delta, network.iota,
-        spec.algorithm.rounds, schedule.turns,
+        spec.algorithm.rounds, schedule.turns, network.activation.tempered,
     )  # fmt: skip
     sigma, claims = spec.privacy.noise.scales(known)
     if isinstance(method, Statistics):  # which solves with what it knows of the noise
@@ -287,7 +287,7 @@ def with_noise(plan: Plan, spec: Spec) -> Plan | None:
     schedule, unit = plan.schedule, replace(plan.release, sigma=plan.release.law.units(plan.problem.n))
     known = Circumstances(
         unit, plan.problem.sizes, plan.spoken, spec.privacy.delta, plan.public["iota"], spec.algorithm.rounds,
-        schedule.turns,
+        schedule.turns, spec.network.activation.tempered,
     )  # fmt: skip
     sigma, claims = spec.privacy.noise.scales(known)
     public = plan.public.copy()
