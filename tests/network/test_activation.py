@@ -12,7 +12,7 @@ from scipy import stats
 
 from sottovoce.errors import NetworkError, SpecError
 from sottovoce.network import activation as listing
-from sottovoce.network.activation import ACTIVATIONS, Edges, Everyone, Matching, Nodes
+from sottovoce.network.activation import ACTIVATIONS, Edges, Everyone, Matching, Nodes, cadence_for
 from sottovoce.network.graphs import GRAPHS, Graph
 from sottovoce.network.mixing import METROPOLIS, activation_rate, beta
 from sottovoce.network.schedule import draw_schedule
@@ -354,3 +354,24 @@ def test_a_slow_node_speaks_in_its_rounds_alone_and_counts_by_a_root():
 def test_bad_cadences(text, words):
     with pytest.raises(NetworkError, match=words):
         ACTIVATIONS.read(text).iota(GRAPHS.read("complete")(5))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "scheme"),
+    [
+        ([1, 1, 1, 10, 1], "cadence(3, 10)"),
+        ([1, 2.1, 1, 1, 120], "cadence(1, 2, 4, 200)"),
+        ([1, 5], "everyone"),
+        ([1, 1, 2000], "cadence(2, 1000)"),
+        ([0.5, 0.5, 0.54], "everyone"),
+    ],
+)
+def test_slow_nodes_get_a_pace_that_the_others_need_not_wait_for(seconds, scheme):
+    found = cadence_for(seconds)
+    assert str(found) == scheme and found.iota(GRAPHS.read("complete")(len(seconds))).min() > 0
+
+
+@pytest.mark.parametrize("seconds", [[], [1.0], [1.0, 0.0], [1.0, math.inf], [1.0, math.nan]])
+def test_seconds_that_say_nothing_are_refused(seconds):
+    with pytest.raises(NetworkError, match="seconds that a round takes"):
+        cadence_for(seconds)

@@ -192,7 +192,7 @@ def test_independent_noise_needs_no_release_more(make_shards):
         ({"network__activation": "matching(2)"}, SpecError, "activation 'everyone'"),
         ({"privacy__sampling": "cyclic(4)"}, SpecError, "has an order"),
         ({"privacy__law": "pairs(3, graph=ring)"}, PrivacyError, "share with all"),
-        ({"privacy__balance": "balance(0.1)", "problem__intercept": 0.25}, SpecError, "after the last round"),
+        ({"privacy__balance": "balance(0.1)", "problem__intercept": 0.25}, SpecError, "by all nodes after the last"),
         ({"network__dropouts": "at(9, 3)"}, NetworkError, "does not fit 8 nodes"),
         ({"network__dropouts": "at(1, 13)"}, NetworkError, "does not fit 8 nodes"),
         ({"privacy__noise": "gaussian(0.5)", "problem__weights": "records"}, PrivacyError, "the same c_iσ_i"),

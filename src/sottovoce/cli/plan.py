@@ -11,6 +11,7 @@ from rich.table import Table
 from sottovoce import limits
 from sottovoce.cli import screen
 from sottovoce.errors import SpecError
+from sottovoce.network.activation import cadence_for
 from sottovoce.planner import Choice, PublicInputs, choose
 from sottovoce.planner.cost import PlanCost, plan_cost
 from sottovoce.planner.trust import Offer, offers, read_trust
@@ -58,6 +59,7 @@ def plan(
     dropout_rate: Annotated[
         float, typer.Option("--dropout-rate", help="Expected share of releases that get lost; a public guess.")
     ] = 0.0,
+    seconds: Annotated[list[float] | None, typer.Option(help="How long a round takes each node.")] = None,
     may_lose: Annotated[int, typer.Option("--may-lose", help="How many nodes may be lost; the others go on.")] = 0,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Draw accuracy against bytes into this file (PNG, SVG, PDF).")
@@ -81,8 +83,8 @@ def plan(
         free=tuple(name for name, fixed in (("loss", loss), ("penalty", penalty)) if fixed is None),
     )  # fmt: skip
     fixed = {
-        "sampling": sampling, "activation": activation, "rounds": rounds, "h": h, "gamma": gamma, "clip": clip,
-        "weights": node_weights, "correct": debias or None,
+        "sampling": sampling, "activation": _activation(activation, seconds, nodes), "rounds": rounds, "h": h,
+        "gamma": gamma, "clip": clip, "weights": node_weights, "correct": debias or None,
     }  # fmt: skip
     choice, others = choose(inputs, **fixed), offers(inputs, **fixed)
     exact = plan_cost(choice.spec, np.array(inputs.sizes), inputs.m, epsilon)
@@ -105,6 +107,15 @@ def _sizes(nodes: int, records: list[int]) -> tuple[int, ...]:
     if len(records) not in (1, nodes):
         raise SpecError(f"give --records once, or once for each of the {nodes} nodes, not {len(records)} times")
     return tuple(records * nodes if len(records) == 1 else records)
+
+
+def _activation(activation: str | None, seconds: list[float] | None, nodes: int) -> str | None:
+    """Who speaks when: as given, or so that nobody waits for slow nodes."""
+    if not seconds:
+        return activation
+    if activation is not None or len(seconds) != nodes:
+        raise SpecError(f"give --seconds once for each of the {nodes} nodes, and no --activation beside it")
+    return str(cadence_for(seconds))
 
 
 def _adversary(nodes: int, trust: str, adversary: str | None) -> Adversary | str:

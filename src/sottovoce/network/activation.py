@@ -16,7 +16,7 @@ Adding a scheme: a small class like those below, and one row of `ACTIVATIONS`.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
@@ -516,6 +516,29 @@ class Cadence(Periodic):
 
 def _cadence(*places: int) -> Cadence:
     return Cadence(places)
+
+
+def cadence_for(seconds: Sequence[float]) -> Activation:
+    """Who speaks when, so that nobody waits for slow nodes, from the seconds that a round takes each of them.
+
+    Half of the nodes speak in every round, two at the least; a pace is 1, 2 or 5 times a power of ten.
+
+    Examples
+    --------
+    >>> str(cadence_for([1.0, 1.2, 0.9, 9.0, 1.0])), str(cadence_for([1.0, 1.1, 1.0]))
+    ('cadence(3, 10)', 'everyone')
+    """
+    if len(seconds) < 2 or not all(0 < each < math.inf for each in seconds):
+        raise NetworkError("give the seconds that a round takes, over 0, of each node, and of two nodes at least")
+    usual = max(float(np.median(seconds)), sorted(seconds)[1])
+    paces = {node: _pace(each / usual) for node, each in enumerate(seconds)}
+    slow = [number for node, pace in paces.items() if pace > 1 for number in (node, pace)]
+    return Cadence(tuple(slow)) if slow else Everyone()
+
+
+def _pace(slower: float) -> int:
+    """The least pace that leaves so slow a node enough time; a tenth too little is enough."""
+    return next((pace for pace in (1, 2, 5, 10, 20, 50, 100, 200, 500) if pace * 1.1 >= slower), LONGEST)
 
 
 ACTIVATIONS: Choices[Activation] = Choices(

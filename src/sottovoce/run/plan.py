@@ -484,7 +484,7 @@ def _check_losses(spec: Spec, n: int) -> None:
         )
     if spec.privacy.post_release is not None:
         raise SpecError(
-            f"'{spec.privacy.post_release}' counts the scores of all nodes after the last round, and some may be lost "
+            f"'{spec.privacy.post_release}' is released by all nodes after the last round, and some may be lost "
             "by then; leave it out, or may_lose"
         )
     if isinstance(spec.privacy.sampling, Cyclic):
