@@ -161,10 +161,10 @@ def columns_of(schema: Schema) -> Columns | None:
     if schema.numbered or schema.plain:
         return None
     numeric = tuple((place, -1.0, 1.0) for place in schema.numeric_features)
-    others = math.sqrt(len(schema.columns) - len(numeric))
+    others = math.sqrt(schema.parts - len(numeric))
     short = schema.row_norm < schema.widest
     obstacle = "the schema's row_norm scales rows down, which would move their columns; leave it out" if short else ""
-    return Columns(schema.m, numeric, others, encoded=True, obstacle=obstacle)
+    return Columns(schema.m, numeric, others, True, schema.numeric_pairs, obstacle)
 
 
 def from_public(schema: Schema, found: Encoded, name: str, bound: float | None, policy: ReadPolicy) -> Records:

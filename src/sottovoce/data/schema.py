@@ -2,14 +2,15 @@
 
 The schema says what a column is, and every value is read by itself (`values`). Then every record is encoded by itself
 from public numbers: a number is clipped to its public bounds and brought to [−1, 1], and so is a date; a category
-becomes an indicator for each of its public values, a flag −1 or +1, a text its words, each hashed to one of so many
-features with a sign and the whole scaled to norm 1. So a row's norm is at most the square root of the number of
-columns, whatever the data holds. `row_norm`, if given, scales longer rows down.
+becomes an indicator for each of its public values, an ordered one a number, a flag −1 or +1, a text its words, each
+hashed to one of so many features with a sign and the whole scaled to norm 1. So a row's norm is at most the square root of the number of
+columns (one with special values counts twice), whatever the data holds. `row_norm`, if given, scales longer rows down.
 
     row_norm = 1.0
     unit = "patient"                      # whose a row is: one person's rows count together
     group = "hospital"                    # who owns it: a node for each, where a file holds several owners' records
     ignored = ["visit_number"]            # columns that are there, and are left alone as all are that are not named
+    pairs = [["age", "stage"]]            # numbers, dates or ordered categories that an additive model lets interact
 
     [label]
     column = "outcome"
@@ -19,12 +20,19 @@ columns, whatever the data holds. `row_norm`, if given, scales longer rows down.
     type = "number"
     low = 0
     high = 120
-    missing = 50                          # without it a missing value is refused
+    missing = 50                          # without it a missing value is refused; "indicator": it gets one of its own
+    transform = "log"                     # or "sqrt", "signed_log": before it is brought to [−1, 1]
+    special = [0]                         # values that are codes: each gets an indicator, and no place on the scale
 
     [columns.ward]
     type = "category"
     categories = ["A", "B", "C"]
     missing = "none"                      # of none of them; or one of them; also for values not listed
+
+    [columns.stage]
+    type = "ordered"                      # evenly spaced on [−1, 1], in this order
+    categories = ["I", "II", "III", "IV"]
+    missing = "none"                      # counts as the middle
 
     [columns.smoker]
     type = "flag"
@@ -59,7 +67,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +83,7 @@ from sottovoce.data.lines import read_svmlight
 from sottovoce.data.load import ReadProgress, format_of, load, read_error_text
 from sottovoce.data.policy import GUARANTEE, PREDICTION, SIMULATION, ReadPolicy
 from sottovoce.data.tables import Growing, load_table, unit_rows
+from sottovoce.data.transforms import TRANSFORMS, raw_values, unit_interval
 from sottovoce.data.values import MISSING, Columns, Wanted, as_number, as_text, column_blocks, from_lists
 from sottovoce.errors import DataError, SpecError
 from sottovoce.matrices import canonical, is_sparse
@@ -82,7 +91,10 @@ from sottovoce.matrices import canonical, is_sparse
 FILE = "schema.toml"
 NONE = "none"
 REFUSE = "refuse"
-KINDS = ("number", "category", "flag", "date", "text")
+INDICATOR = "indicator"
+KINDS = ("number", "category", "flag", "date", "text", "ordered")
+NUMERIC = ("number", "date", "ordered")
+"""Kinds that become one number within [−1, 1], of which an additive model takes functions."""
 MAX_BUCKETS = 1 << 20
 """Features of one text at the most."""
 NUMBERED = ("svmlight", "npz")
@@ -108,20 +120,24 @@ class Column:
     missing: str | float = REFUSE
     format: str = ""
     buckets: int = 0
+    transform: str = ""
+    special: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what does not bound a value."""
         if self.kind not in KINDS:
             raise SpecError(f"schema: column '{self.name}' is a {self.kind!r}; its type is one of {', '.join(KINDS)}")
-        extra = {"categories": ("category", "flag"), "format": ("date",), "buckets": ("text",)}
+        extra = {
+            "categories": ("category", "flag", "ordered"), "format": ("date",), "buckets": ("text",),
+            "transform": ("number",), "special": ("number",),
+        }  # fmt: skip
         odd = [name for name, kinds in extra.items() if getattr(self, name) and self.kind not in kinds]
         if odd:
             raise SpecError(f"schema: column '{self.name}' is a {self.kind}, which has no {odd[0]}; leave it out")
         if self.kind in ("number", "date"):
             if not -math.inf < self.low < self.high < math.inf:
                 raise SpecError(f"schema: column '{self.name}' needs finite bounds low < high")
-            if isinstance(self.missing, str) and self.missing != REFUSE:
-                raise SpecError(f"schema: '{self.name}' has missing = '{self.missing}'; give a {self.kind}, '{REFUSE}'")
+            self._check_number()
             return
         if self.kind == "text":
             if not 1 <= self.buckets <= MAX_BUCKETS:
@@ -129,39 +145,79 @@ class Column:
             if self.missing not in (NONE, REFUSE):
                 raise SpecError(f"schema: '{self.name}' has missing = '{self.missing}'; give '{NONE}' or '{REFUSE}'")
             return
-        least = 2 if self.kind == "flag" else 1
+        least = 1 if self.kind == "category" else 2
         few = len(set(self.categories)) != len(self.categories) or len(self.categories) < least
         if few or (self.kind == "flag" and len(self.categories) > 2):
-            raise SpecError(f"schema: column '{self.name}' needs its categories, each once; a flag has two of them")
+            raise SpecError(
+                f"schema: column '{self.name}' needs its categories, each once; a flag has two of them, an ordered "
+                "column two or more"
+            )
         if self.missing not in (NONE, REFUSE, *self.categories):
             raise SpecError(f"schema: '{self.name}' has missing = '{self.missing}'; give '{NONE}' or a category")
+
+    def _check_number(self) -> None:
+        """Missing values, a transform and special values that fit a number or a date."""
+        if isinstance(self.missing, str) and self.missing not in (REFUSE, INDICATOR):
+            raise SpecError(
+                f"schema: '{self.name}' has missing = '{self.missing}'; give a {self.kind}, '{INDICATOR}' or '{REFUSE}'"
+            )
+        if self.transform not in TRANSFORMS:
+            known = ", ".join(name for name in TRANSFORMS if name)
+            raise SpecError(f"schema: '{self.name}' has transform = '{self.transform}'; it is one of {known}")
+        if not TRANSFORMS[self.transform].allows(self.low):
+            raise SpecError(
+                f"schema: '{self.name}' has transform = '{self.transform}', which is not defined at low = "
+                f"{self.low:g}; give a larger low, or 'signed_log'"
+            )
+        if len(set(self.special)) < len(self.special) or not all(math.isfinite(value) for value in self.special):
+            raise SpecError(f"schema: the special values of '{self.name}' are finite numbers, each named once")
 
     @property
     def features(self) -> tuple[str, ...]:
         """Names of the features that the column becomes."""
         if self.kind == "text":
             return tuple(f"{self.name}#{k}" for k in range(self.buckets))
-        return tuple(f"{self.name}={value}" for value in self.categories) if self.kind == "category" else (self.name,)
+        if self.kind == "category":
+            return tuple(f"{self.name}={value}" for value in self.categories)
+        return (self.name, *self.indicators)
+
+    @property
+    def indicators(self) -> tuple[str, ...]:
+        """Names of the indicators of a number's special values and of its missing ones."""
+        missing = (f"{self.name} is missing",) if self.missing == INDICATOR and self.kind in ("number", "date") else ()
+        return (*(f"{self.name} is {value:g}" for value in self.special), *missing)
 
     def encode(self, columns: Columns) -> Array:
         """(records, features) with rows of norm at most 1, each from its own value alone."""
         if self.kind == "text":
             return self._hashed(columns)
         if self.kind in ("number", "date"):
-            values = self._days(columns) if self.kind == "date" else columns.numbers[self.name].astype(np.float64)
-            gaps = np.isnan(values)
-            if self.missing == REFUSE:
-                columns.reject(gaps, self.name, "has no value", CURE)
-            filled = np.where(gaps, 0.0 if self.missing == REFUSE else float(self.missing), values)
-            middle, half = 0.5 * self.low + 0.5 * self.high, 0.5 * self.high - 0.5 * self.low
-            return np.clip((np.clip(filled, self.low, self.high) - middle) / half, -1.0, 1.0)[:, None]
+            return self._scaled(columns)
         texts = columns.texts[self.name]
         known: NDArray[np.bool_] = np.array([value in self.categories for value in texts], dtype=bool)
         if self.missing == REFUSE:
             columns.reject(~known, self.name, "has no value, or one that the schema does not list", CURE)
         filled = np.where(known, texts, self.missing)
+        if self.kind == "ordered":
+            places = dict(zip(self.categories, np.linspace(-1.0, 1.0, len(self.categories)).tolist(), strict=True))
+            return np.array([places.get(value, 0.0) for value in filled])[:, None]
         hot = (filled[:, None] == np.array(self.categories, dtype=object)[None, :]).astype(np.float64)
         return hot if self.kind == "category" else hot[:, 1:] - hot[:, :1]
+
+    def _scaled(self, columns: Columns) -> Array:
+        """A number or date within [−1, 1], and its indicators; a value that has one counts as the middle."""
+        values = self._days(columns) if self.kind == "date" else columns.numbers[self.name].astype(np.float64)
+        gaps = np.isnan(values)
+        if self.missing == REFUSE:
+            columns.reject(gaps, self.name, "has no value", CURE)
+        else:
+            values = np.where(gaps, np.nan if self.missing == INDICATOR else float(self.missing), values)
+        flags = [values == value for value in self.special]
+        flags += [np.isnan(values)] if self.missing == INDICATOR else []
+        apart = np.any(flags, axis=0) if flags else np.zeros(len(values), dtype=bool)
+        t = unit_interval(np.where(np.isnan(values), self.low, values), self.low, self.high, self.transform)
+        t = np.where(apart | np.isnan(values), 0.0, t)
+        return np.column_stack([t, *(flag.astype(np.float64) for flag in flags)])
 
     def _days(self, columns: Columns) -> Array:
         """Days since the year 1, with fractions; NaN for a missing one."""
@@ -321,6 +377,7 @@ class Schema:
     group : the column that says who owns a row, where several owners' records lie in one file
     ignored : columns that are known to be there, and are not used
     dialect : how text files are written, as far as that is agreed
+    pairs : names of two columns each that an additive model lets interact
     first_index : of numbered features, the index of the first one in svmlight files, 0 or 1; None where nobody says
     """
 
@@ -337,6 +394,7 @@ class Schema:
     ignored: tuple[str, ...] = ()
     dialect: Dialect = DIALECT
     first_index: int | None = None
+    pairs: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         """Names once, bounds that bound, and the default of the row's."""
@@ -351,6 +409,10 @@ class Schema:
             raise SpecError("schema: svmlight files have no columns, so no unit can be named; use CSV or Parquet")
         if self.first_index is not None and (self.first_index not in (0, 1) or not self.numbered):
             raise SpecError("schema: first_index is 0 or 1, and goes with numbered features (svmlight)")
+        known = {column.name for column in self.columns if column.kind in NUMERIC}
+        for pair in self.pairs:
+            if len(set(pair)) != 2 or not set(pair) <= known or sum({*pair} == {*each} for each in self.pairs) > 1:
+                raise SpecError(f"schema: pairs are of two numeric columns, each pair named once, not {[*pair]}")
         if not self.row_norm:
             object.__setattr__(self, "row_norm", self.widest)
         if self.plain:
@@ -370,7 +432,12 @@ class Schema:
             return math.inf
         if self.numbered:
             return max(-self.low, self.high) * math.sqrt(self.numbered)
-        return math.sqrt(len(self.columns))
+        return math.sqrt(self.parts)
+
+    @property
+    def parts(self) -> int:
+        """Of how many parts of norm 1 each a row of named columns is made: one a column, and its indicators."""
+        return len(self.columns) + sum(bool(column.indicators) for column in self.columns)
 
     @property
     def features(self) -> tuple[str, ...] | None:
@@ -379,9 +446,29 @@ class Schema:
 
     @property
     def numeric_features(self) -> tuple[int, ...]:
-        """Places of the features that are numbers or dates, each within [−1, 1]; none of numbered features."""
-        kinds = [column.kind for column in self.columns for _ in column.features]
-        return tuple(place for place, kind in enumerate(kinds) if kind in ("number", "date"))
+        """Places of the features that are numbers within [−1, 1]; none of numbered features."""
+        first = np.cumsum([0, *(len(column.features) for column in self.columns)])[:-1].tolist()
+        return tuple(place for place, column in zip(first, self.columns, strict=True) if column.kind in NUMERIC)
+
+    @property
+    def numeric_pairs(self) -> tuple[tuple[int, int], ...]:
+        """`pairs`, by their places among the numeric features."""
+        names = [column.name for column in self.columns if column.kind in NUMERIC]
+        found = (sorted((names.index(a), names.index(b))) for a, b in self.pairs)
+        return tuple(sorted((i, j) for i, j in found))
+
+    @property
+    def axes(self) -> dict[str, Any]:
+        """What numeric features are in their columns' own units: see `run.terms.Axis`."""
+        found: dict[str, Any] = {}
+        for column in self.columns:
+            if column.kind == "ordered":
+                found[column.name] = column.categories
+            elif column.transform:
+                found[column.name] = partial(raw_values, low=column.low, high=column.high, transform=column.transform)
+            elif column.kind in NUMERIC:
+                found[column.name] = (column.low, column.high)
+        return found
 
     @property
     def m(self) -> int:
@@ -410,8 +497,10 @@ class Schema:
         if self.first_index is None:
             del said["first_index"]
         for column in said["columns"]:
-            for name in [name for name in ("format", "buckets") if not column[name]]:
+            for name in [name for name in ("format", "buckets", "transform", "special") if not column[name]]:
                 del column[name]  # so that a schema without dates and words keeps its digest
+        if not self.pairs:
+            del said["pairs"]
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
     def read(
@@ -724,6 +813,7 @@ def schema_of(data: dict[str, Any]) -> Schema:
             ignored=tuple(rest.pop("ignored", ())),
             dialect=dialect,
             first_index=first,
+            pairs=tuple((str(a), str(b)) for a, b in rest.pop("pairs", ())),
             **rest,
         )
     except KeyError as error:
@@ -750,17 +840,19 @@ def _column(name: str, table: dict[str, Any]) -> Column:
         if not {"low", "high"} <= set(table):
             raise SpecError(f"schema: column '{name}' is a date, and needs the bounds low and high")
         ends = {"low": table["low"], "high": table["high"], "missing": missing}
-        days = {end: value if value == REFUSE else day_of(str(value)) for end, value in ends.items()}
+        days = {end: value if value in (REFUSE, INDICATOR) else day_of(str(value)) for end, value in ends.items()}
         odd = [end for end, day in days.items() if day == math.inf]
         if odd:
             raise SpecError(f"schema: '{odd[0]}' of column '{name}' is a date such as 2019-07-31, not {ends[odd[0]]!r}")
         missing = days.pop("missing")
         table.update(days)
     _floats(table)
+    of_number = kind in ("number", "date") and missing not in (REFUSE, INDICATOR)
     return Column(
         name,
         kind,
+        special=tuple(map(float, table.pop("special", ()))),
         categories=tuple(map(as_text, table.pop("categories", ()))),
-        missing=float(missing) if kind in ("number", "date") and missing != REFUSE else as_text(missing),
+        missing=float(missing) if of_number else as_text(missing),
         **table,
     )

@@ -31,8 +31,11 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
     ----------
     schema_ : the schema that was read
     row_norm_ : the length that no row can exceed: a public bound to give as `row_norm`
-    bounds_ : the public bounds of every feature that is a number or a date, None for the others: to give as `bounds`
-    public_ : both and the label's classes or bounds, as parameters of an estimator: ``PrivateClassifier(**public_)``
+    bounds_ : the public bounds of every feature that is a number, a date or an ordered category, None for the others:
+        to give as `bounds`
+    pairs_ : the pairs that the schema names, by the places of their features, None without any: to give as `pairs`
+    public_ : all of these and the label's classes or bounds, as parameters of an estimator:
+        ``PrivateClassifier(**public_)``
     feature_names_in_, n_features_in_ : the columns that are taken
 
     Examples
@@ -66,9 +69,12 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         self.row_norm_ = float(self.schema_.row_norm)
         numeric = set(self.schema_.numeric_features)
         self.bounds_ = [(-1.0, 1.0) if place in numeric else None for place in range(self.schema_.m)]
+        places = self.schema_.numeric_features
+        self.pairs_ = [(places[i], places[j]) for i, j in self.schema_.numeric_pairs] or None
         label = self.schema_.label
         target = {"target_bounds": (label.low, label.high)} if label.classes is None else {"classes": [*label.classes]}
-        self.public_ = {"row_norm": self.row_norm_, "bounds": self.bounds_} | target
+        pairs = {} if self.pairs_ is None else {"pairs": self.pairs_}
+        self.public_ = {"row_norm": self.row_norm_, "bounds": self.bounds_} | pairs | target
         self.feature_names_in_ = np.array([column.name for column in self.schema_.columns], dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)
         return self

@@ -9,20 +9,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from sottovoce._types import Array
 from sottovoce.run.result import Result
-from sottovoce.run.terms import Terms, explained, terms_of
+from sottovoce.run.terms import Axis, Terms, explained, terms_of
 
 
 class Explains:
     """`terms`, `plot`, `importances` and `explain` of a fitted model."""
 
-    def terms(self, axes: Mapping[str, tuple[float, float]] | None = None, names: Sequence[str] | None = None) -> Terms:
+    def terms(self, axes: Mapping[str, Axis] | None = None, names: Sequence[str] | None = None) -> Terms:
         """What each column adds to a score, the most important first; from the released model and public numbers alone.
 
         Parameters
         ----------
         names : of the columns, where the model knows none
-        axes : {column: (low, high)} in the column's own units, where the model has it in [−1, 1], as encoders do; a
-            model that was loaded with its schema knows them
+        axes : {column: (low, high)} in the column's own units, where the model has it in [−1, 1], as encoders do
+            (`encoder.schema_.axes` has them); a model that was loaded with its schema knows them
 
         Examples
         --------
@@ -40,7 +40,7 @@ class Explains:
     def plot(
         self,
         most: int = 12,
-        axes: Mapping[str, tuple[float, float]] | None = None,
+        axes: Mapping[str, Axis] | None = None,
         names: Sequence[str] | None = None,
         figure: Any = None,
     ) -> Any:
@@ -100,8 +100,7 @@ class Explains:
             features=None if names is None else tuple(map(str, names)),
         )
 
-    def _axes(self) -> dict[str, tuple[float, float]]:
-        """Bounds of the columns in their own units, by the schema of a loaded model."""
+    def _axes(self) -> dict[str, Axis]:
+        """The columns' own units, by the schema of a loaded model."""
         schema = getattr(self, "schema_", None)
-        columns = () if schema is None else schema.columns
-        return {column.name: (column.low, column.high) for column in columns if column.kind in ("number", "date")}
+        return {} if schema is None else schema.axes

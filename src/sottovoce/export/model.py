@@ -117,7 +117,8 @@ def probabilities(result: Result) -> str | list[float] | None:
 def _column(column: Column) -> dict[str, Any]:
     """How a raw column becomes features: what its kind needs, and no more."""
     needs = {
-        "number": ("low", "high"),
+        "number": ("low", "high", "transform", "special"),
+        "ordered": ("categories",),
         "date": ("low", "high", "format"),
         "category": ("categories",),
         "flag": ("categories",),

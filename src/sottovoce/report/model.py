@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from bokeh.models import ColumnDataSource, FixedTicker
+from bokeh.models import ColumnDataSource, FixedTicker, LinearColorMapper
+from bokeh.models.annotations import ColorBar
 
 from sottovoce._types import Array, IntArray
 from sottovoce.report.document import Plot, Section, download, tag
@@ -45,17 +46,15 @@ TERMS = 12  # that are drawn
 
 
 def terms(setting: RunGroup, title: str = "What each column adds") -> Section | None:
-    """Curves and bars of an additive model, the most important first; None of a linear one, or of several runs."""
+    """Curves, bars and maps of an additive model, the most important first; None of a linear one, or of several runs."""
     result = setting.first
     if not result.spec.problem.features or len(setting.runs) > 1:
         return None
     found = terms_of(result)
     parts: list[Plot] = []
     for term in found.terms[:TERMS]:
-        if term.kind == "map":
-            continue
         name = f"{plain(term.name, 60)}, importance {term.importance:.2g}"
-        parts.append(Plot(name, _curve(term) if term.kind == "curve" else _steps(term), ""))
+        parts.append(Plot(name, {"curve": _curve, "map": _map}.get(term.kind, _steps)(term), ""))
     note = (
         f"A score is the constant and one term for every column. The most important {len(parts)} of {len(found.terms)} "
         "terms are drawn; importance is their root mean square under public or released weights. The band is "
@@ -76,6 +75,18 @@ def _curve(term: Term) -> Any:
     for k, values in enumerate(term.values):
         plot.line(term.x, values, line_color=style(k)[0], line_width=2)
     plot.xaxis.axis_label, plot.yaxis.axis_label = plain(term.name, 60), "added to the score"
+    return plot
+
+
+def _map(term: Term) -> Any:
+    """A heat map of a pair, of the first output."""
+    plot, (x, y), values = chart("map", height=260), term.x, term.values[0]
+    most = max(float(np.max(np.abs(values))), 1e-300)
+    colours = LinearColorMapper(palette="RdBu11", low=-most, high=most)
+    ends = {"x": float(x[0]), "y": float(y[0]), "dw": float(x[-1] - x[0]), "dh": float(y[-1] - y[0])}
+    plot.image([values], color_mapper=colours, **ends)
+    plot.add_layout(ColorBar(color_mapper=colours, title="added"), "right")
+    plot.xaxis.axis_label, plot.yaxis.axis_label = (plain(name, 40) for name in term.name.split(" × ", 1))
     return plot
 
 

@@ -11,7 +11,7 @@ move with other records.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,9 @@ COVERED = 1.96
 BAND = "privacy noise only"
 MOST_TEXT = 9
 """Values of a curve that are written out."""
+Axis = tuple[float, float] | tuple[str, ...] | Callable[[Array], Array]
+"""What a numeric column's own units are: its two ends, a name for each of its evenly spaced values, or the values that
+places in [−1, 1] stand for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,16 +121,14 @@ def weight_noise(result: Result) -> float | None:
     return noise * math.sqrt(iota * float(np.sum(np.square(a)))) / max(held, 1e-300)
 
 
-def terms_of(
-    result: Result, names: Sequence[str] | None = None, axes: Mapping[str, tuple[float, float]] | None = None
-) -> Terms:
+def terms_of(result: Result, names: Sequence[str] | None = None, axes: Mapping[str, Axis] | None = None) -> Terms:
     """The terms of a result.
 
     Parameters
     ----------
     result : a linear or an additive model
     names : of the columns; by default those of the result
-    axes : what the bounds of a numeric column are in the column's own units, where the model has it in [−1, 1]
+    axes : a numeric column's own units, where the model has it in [−1, 1]
     """
     weights = np.atleast_2d(result.coef)
     if not np.all(np.isfinite(weights)):
@@ -176,20 +177,22 @@ def _functions(
     weights: Array,
     named: Sequence[str],
     deviation: Array | None,
-    axes: Mapping[str, tuple[float, float]],
+    axes: Mapping[str, Axis],
 ) -> Any:
     """(term, what it adds to the constant) of every numeric column and pair."""
     counted = [np.diff(EDGES) if distributions is None else shares_of(distributions[j]) for j in range(of.d)]
     at_cells, at_points = (_expanded(of, u, distributions) for u in (CENTERS, np.linspace(0.0, 1.0, POINTS)))
     for j, (place, low, high) in enumerate(of.numeric):
-        own = of.features_of(j)
+        own, points = of.features_of(j), at_points
+        kind, x = _axis(axes.get(named[place], (low, high)), POINTS)
+        if kind == "bars":
+            points = _expanded(of, np.linspace(0.0, 1.0, len(x)), distributions)
         center = counted[j] @ at_cells[:, own]
         mean = weights[:, own] @ center
-        values = weights[:, own] @ (at_points[:, own] - center).T
+        values = weights[:, own] @ (points[:, own] - center).T
         size = np.sqrt(np.mean(np.square(weights[:, own] @ (at_cells[:, own] - center).T) @ counted[j]))
-        band = None if deviation is None else np.linalg.norm(deviation[own] * (at_points[:, own] - center), axis=1)
-        low, high = axes.get(named[place], (low, high))
-        yield Term(named[place], "curve", np.linspace(low, high, POINTS), values, band, float(size), (place,)), mean
+        band = None if deviation is None else np.linalg.norm(deviation[own] * (points[:, own] - center), axis=1)
+        yield Term(named[place], kind, x, values, band, float(size), (place,)), mean
     for p in range(len(of.pairs)):
         yield _map(of, p, weights, counted, named, axes)
 
@@ -200,7 +203,7 @@ def _map(
     weights: Array,
     counted: Sequence[Array],
     named: Sequence[str],
-    axes: Mapping[str, tuple[float, float]],
+    axes: Mapping[str, Axis],
 ) -> tuple[Term, Array]:
     """The term of a pair."""
     i, j = of.pairs[p]
@@ -216,10 +219,31 @@ def _map(
     squares = np.einsum("y,kyx,x->k", counted[j], np.square(cells - mean[:, None, None]), counted[i])
     places = of.numeric[i][0], of.numeric[j][0]
     ends = [axes.get(named[place], of.numeric[k][1:]) for place, k in zip(places, (i, j), strict=True)]
-    x = tuple(np.linspace(*end, GRID) for end in ends)
+    x = tuple(np.linspace(-1.0, 1.0, GRID) if _named(end) else _axis(end, GRID)[1] for end in ends)
     name = f"{named[places[0]]} × {named[places[1]]}"
     values = surface(grid, grid) - mean[:, None, None]
     return Term(name, "map", x, values, None, float(np.sqrt(np.mean(squares))), places), mean
+
+
+def _axis(axis: Axis, points: int) -> tuple[str, Any]:
+    """How a column is drawn, and at which of its own values.
+
+    Examples
+    --------
+    >>> _axis((0.0, 10.0), 3), _axis(("low", "high"), 3)
+    (('curve', array([ 0.,  5., 10.])), ('bars', ['low', 'high']))
+    """
+    if callable(axis):
+        return "curve", axis(np.linspace(-1.0, 1.0, points))
+    if _named(axis):
+        return "bars", [*axis]
+    low, high = axis
+    return "curve", np.linspace(float(low), float(high), points)
+
+
+def _named(axis: Axis) -> bool:
+    """Whether a column's values have names."""
+    return not callable(axis) and isinstance(axis[0], str)
 
 
 def _expanded(of: Additive, u: Array, distributions: Any) -> Array:
