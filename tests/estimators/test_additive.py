@@ -13,6 +13,8 @@ from sottovoce import PrivateClassifier, PrivateRegressor, PublicEncoder, Public
 from sottovoce.errors import PrivacyLeakWarning, SpecError
 from sottovoce.export import publish
 from sottovoce.planner.features import Circumstances, Columns, choose_features
+from sottovoce.planner.fit import FitRequest, plan_fit
+from sottovoce.problem.losses import LOSSES
 
 rng = np.random.default_rng(0)
 N = 6000
@@ -169,6 +171,25 @@ def test_the_rule_evaluates_public_numbers_alone():
     pixels = Columns(64, tuple((k, 0.0, 16.0) for k in range(64)))
     assert "pixels" in choose_features("auto", pixels, Circumstances((50_000,), 3.73)).reasons[0]
     assert choose_features("additive", pixels, Circumstances((50_000,), 3.73)).features.degree > 1
+
+
+def test_few_records_get_smoother_functions_and_no_distribution_as_one():
+    columns = Columns(3, tuple((k, 0.0, 1.0) for k in range(3)))
+    few, many = (choose_features("auto", columns, Circumstances((q,), 3.73)).features for q in (9_999, 10_000))
+    assert few.decay > many.decay and not few.distribution and many.distribution
+    assert few.norm < many.norm
+
+
+def test_two_classes_get_a_logistic_loss_where_columns_have_bounds_and_noise_is_bearable():
+    columns = Columns(2, ((0, -1.0, 1.0),), rest=1.0, encoded=True)
+
+    def loss(records, free=("loss",), **more):
+        known = {"columns": columns, "wanted": "linear", "free": free} | more
+        request = FitRequest((records,), ("a",), 2, LOSSES.read("hinge"), epsilon=1.0, intercept=1.0, **known)
+        return plan_fit(request).spec.problem.loss.name
+
+    assert loss(5_000) == "logistic" and loss(300) == "hinge"  # Q is 670 and 40
+    assert loss(5_000, free=()) == "hinge" and loss(5_000, columns=None) == "hinge"
 
 
 def test_pairs_learn_what_columns_do_together():

@@ -3,8 +3,9 @@
 The schema says what a column is, and every value is read by itself (`values`). Then every record is encoded by itself
 from public numbers: a number is clipped to its public bounds and brought to [−1, 1], and so is a date; a category
 becomes an indicator for each of its public values, an ordered one a number, a flag −1 or +1, a text its words, each
-hashed to one of so many features with a sign and the whole scaled to norm 1. So a row's norm is at most the square root of the number of
-columns (one with special values counts twice), whatever the data holds. `row_norm`, if given, scales longer rows down.
+hashed to one of so many features with a sign and the whole scaled to norm 1. So a row's norm is at most the square root
+of the number of columns (one with special values counts twice), whatever the data holds. `row_norm`, if given, scales
+longer rows down.
 
     row_norm = 1.0
     unit = "patient"                      # whose a row is: one person's rows count together

@@ -41,9 +41,9 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     epsilon : ε of the guarantee; None for no noise, which protects nobody
     delta : δ of the guarantee; "auto" is 1e-5, or half of one over the number of records if that is less
     loss : "hinge", "logistic", "smoothed_hinge(width)", "squared_hinge" (its slope clipped at 2) or "softmax". "auto"
-        is a hinge for two classes or, where public numbers say that there is little noise or that one class is rare
-        (`prior`), "logistic"; "softmax" for more. More than two classes under a loss for two are trained one against
-        the rest, all at once, in a single release
+        is "logistic" for two classes where columns have known bounds, there is little noise or one class is rare
+        (`prior`), unless public numbers say that noise is large, and else a hinge; "softmax" for more. More than two
+        classes under a loss for two are trained one against the rest, all at once, in a single release
     penalty, alpha, l1_ratio : "l2", "l1", "elasticnet" or None, with weight `alpha` as in scikit-learn's
         `SGDClassifier`, on rows in units of `row_norm`. The intercept is penalised too. "auto" is l2 and, where it is a
         hinge, a threshold (l1) of half a deviation of the noise

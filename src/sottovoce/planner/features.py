@@ -35,6 +35,9 @@ SIMILAR_COLUMNS = 16
 BASIS = "cosine"
 DEGREE, DECAY, SMOOTHER, CLEAR = 16, 0.75, 1.25, 100.0
 """Functions of a column, and how their weights decay: slowly from this Q for each numeric column on, else faster."""
+SMALL, SMOOTHEST = 10_000, 2.0
+"""Records up to which weights decay fastest, and how: rough functions of few records follow chance beside noise. There
+F is half of what cosines are of, and no function of its own, which would add as much noise as all others together."""
 DEGREE_OF_REGRESSION, DECAY_OF_REGRESSION = 4, 1.0
 WIDEST = 4000
 """Features of an additive model, at most."""
@@ -129,11 +132,19 @@ def choose_features(wanted: str, columns: Columns, known: Circumstances) -> Feat
     if better is not None:
         return FeatureChoice(_scaled(columns), reasons=(f"The model is linear: {better}.",))
     release = _release(columns, known)
-    decay = DECAY if 0.5 / known.noise >= CLEAR * len(columns.numeric) else SMOOTHER
-    shape = (DEGREE_OF_REGRESSION, DECAY_OF_REGRESSION) if known.real else (DEGREE, decay)
-    known_as_feature = bool(release) and not known.real
+    shape = _shape(columns, known)
+    known_as_feature = bool(release) and not known.real and sum(known.sizes) >= SMALL
     features = Additive(columns.count, columns.numeric, columns.rest, BASIS, *shape, known_as_feature, columns.pairs)
     return FeatureChoice(features, release, _reasons(features, release))
+
+
+def _shape(columns: Columns, known: Circumstances) -> tuple[int, float]:
+    """How many functions a column gets, and how their weights decay."""
+    if known.real:
+        return DEGREE_OF_REGRESSION, DECAY_OF_REGRESSION
+    if sum(known.sizes) < SMALL:
+        return DEGREE, SMOOTHEST
+    return DEGREE, DECAY if 0.5 / known.noise >= CLEAR * len(columns.numeric) else SMOOTHER
 
 
 def _scaled(columns: Columns) -> Features:

@@ -46,7 +46,7 @@ TERMS = 12  # that are drawn
 
 
 def terms(setting: RunGroup, title: str = "What each column adds") -> Section | None:
-    """Curves, bars and maps of an additive model, the most important first; None of a linear one, or of several runs."""
+    """Curves, bars and maps of an additive model, the most important first; None of a linear one or of several runs."""
     result = setting.first
     if not result.spec.problem.features or len(setting.runs) > 1:
         return None
