@@ -18,6 +18,7 @@ from sottovoce.node.bounds import longest_one_shot
 from sottovoce.node.store import Store
 from sottovoce.privacy.accounting import compute_epsilon
 from sottovoce.run.build import make_job, pre_release
+from sottovoce.run.inference import release_stages, start_of
 from sottovoce.run.one_shot import OneShotRelease
 from sottovoce.run.private_threshold import Scored
 from sottovoce.run.result import Result
@@ -149,16 +150,12 @@ class DoomedToTheEnd(Doomed):
         return found
 
 
-@pytest.mark.parametrize("changes", [{}, {"privacy__moments": "moments(0.05, 0.1, 0.1)"}], ids=str)
-def test_nodes_that_die_after_the_last_round_go_on(changes, tmp_path, monkeypatch):
-    run, wire, past, ends = balanced_run(rounds=2, **changes), {}, set(), {}
-    tables, net = tables_of(run), tapped(Net(), wire)
-    monkeypatch.setattr("net.DurableNode", DoomedToTheEnd)
-    monkeypatch.setattr(DoomedToTheEnd, "_round", -1, raising=False)
+def live_through(run, tables, root, net, past, ends):
+    """Run all nodes, each begun again whenever it dies."""
 
     def live(name):
         while name not in ends:
-            node = open_node(run, name, tables, tmp_path / name, past=past)
+            node = open_node(run, name, tables, root / name, past=past)
             net.join(node)
             try:
                 ends[name] = node.take_part()
@@ -173,11 +170,87 @@ def test_nodes_that_die_after_the_last_round_go_on(changes, tmp_path, monkeypatc
         thread.start()
     for thread in threads:
         thread.join()
+
+
+@pytest.mark.parametrize("changes", [{}, {"privacy__moments": "moments(0.05, 0.1, 0.1)"}], ids=str)
+def test_nodes_that_die_after_the_last_round_go_on(changes, tmp_path, monkeypatch):
+    run, wire, past, ends = balanced_run(rounds=2, **changes), {}, set(), {}
+    tables, net = tables_of(run), tapped(Net(), wire)
+    monkeypatch.setattr("net.DurableNode", DoomedToTheEnd)
+    monkeypatch.setattr(DoomedToTheEnd, "_round", -1, raising=False)
+
+    live_through(run, tables, tmp_path, net, past, ends)
     check(run, tmp_path, ends, tables, wire)
     T = run.T
     expected = {("model shown", T + 1)} | {(f"mean {what}", T + k) for what in ("known", "kept") for k in (1, 2, 3)}
     expected |= {(f"before {what}", T + k) for what in ("writing", "sending") for k in (2, 3)}
     assert expected <= {point[1:] for point in past}
+
+
+INTERVALS = BALANCED | {"privacy__balance": "none", "privacy__inference": "inference(0.9, 1.5, 1.8)"}
+
+
+def published(run, tables, root):
+    """What a secure simulation from the nodes' own keys publishes for its intervals."""
+    shards, own = joined(run, tables), keys(run, root)
+    together = {purpose: Everybodys([mine[purpose] for mine in own]) for purpose in Purpose}
+    found = pre_release(run.plan, shards, together)
+    prepared = make_job(run.plan, shards, together, found)
+    (state,) = ENGINES["reference"].run([prepared.job], [prepared.job.start()], 1, run.T)
+    start = start_of(run.spec, prepared.models(state, run.T).mean(axis=0))
+    return release_stages(run.spec, prepared.original.shards, run.plan.release.before, start, together)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"nodes": {"north": 12, "east": 9, "south": 15}, "network__activation": "edges(1)", "rounds": 7},
+        {"privacy__moments": "moments(0.02, 0.02)", "unit": "person"},
+        {"label": "dose", "problem__loss": "squared", "privacy__clip": 1.0},
+    ],
+    ids=str,
+)
+def test_sums_for_intervals_of_nodes_equal_the_simulation(changes, tmp_path):
+    """Every stage follows from the ones before it, and each is released and paid for once."""
+    rounds = changes.get("rounds", 3)
+    whole = run_file(rounds, **(INTERVALS | {key: value for key, value in changes.items() if key != "rounds"}))
+    if whole["label"] == "dose":
+        del whole["classes"]
+    run, wire = make_run(whole), {}
+    tables = tables_of(run)
+    ends = whole_run(run, tables, tmp_path, tapped(Net(), wire))
+    assert not [end for end in ends.values() if isinstance(end, Exception)]
+    expected = published(run, tables, tmp_path)
+    for i, name in enumerate(run.nodes):
+        node = open_node(run, name, tables, tmp_path / name)
+        found = node.public["inference"]
+        assert np.allclose(found["start"], expected["start"], rtol=1e-9)
+        assert [len(mean) for mean in found["means"]] == [len(mean) for mean in expected["means"]]
+        for mine, its in zip(found["means"], expected["means"], strict=True):
+            assert np.allclose(mine, its, rtol=1e-6, atol=1e-6)
+        assert found["deviation"] == pytest.approx(expected["deviation"])
+        rows = {row.round: row.message for row in node.store.rows() if row.kind == "release"}
+        outside = list(range(run.T + 2, run.T + 2 + len(found["means"])))
+        assert list(rows) == [*([0] if run.before else []), *run.rounds(i).tolist(), *outside]
+        assert all(wire.get((i, run.step(t)), {message}) == {message} for t, message in rows.items())
+        verify(replace(run.spec, seed=None), node.public, run.statement, {})
+        node.store.close()
+
+
+def test_nodes_that_die_between_sums_for_intervals_go_on(tmp_path, monkeypatch):
+    run, wire, past, ends = make_run(run_file(2, **INTERVALS)), {}, set(), {}
+    tables, net = tables_of(run), tapped(Net(), wire)
+    monkeypatch.setattr("net.DurableNode", DoomedToTheEnd)
+    monkeypatch.setattr(DoomedToTheEnd, "_round", -1, raising=False)
+    live_through(run, tables, tmp_path, net, past, ends)
+    expected, T = published(run, tables, tmp_path), run.T
+    assert not [end for end in ends.values() if isinstance(end, Exception)]
+    store = Store(tmp_path / "north", reading=True)
+    kept = store.load(run.digest).means
+    store.close()
+    assert np.allclose(kept[T + 5], expected["means"][-1], rtol=1e-6, atol=1e-6)
+    assert {(f"mean {what}", T + k) for what in ("known", "kept") for k in range(1, 6)} <= {one[1:] for one in past}
 
 
 @pytest.mark.parametrize(

@@ -56,15 +56,6 @@ def test_another_process_derives_the_same_plan(tmp_path):
         ({"privacy__law": "pairs(2.0)", "privacy__adversary": "secret_pairs"}, "how many of them may collude"),
         (
             {
-                "privacy__inference": "inference(0.9)",
-                "privacy__noise": "private(1)",
-                "problem__loss": "logistic",
-                "problem__intercept": 0.25,
-            },
-            "no sums for intervals",
-        ),
-        (
-            {
                 "privacy__moments": "moments(0.1)",
                 "privacy__noise": "private(1)",
                 "algorithm__distance": "euclidean(1, 1, 1)",

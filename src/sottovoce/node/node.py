@@ -54,6 +54,7 @@ from sottovoce.privacy.composite_events import read_event
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.objective import Problem
 from sottovoce.run.build import Map, make_problem
+from sottovoce.run.inference import Published, StageSums, next_stage, start_of
 from sottovoce.run.one_shot import OneShotRelease
 from sottovoce.run.plan import Public
 from sottovoce.run.private_threshold import Scored, last_queries
@@ -388,11 +389,30 @@ class DurableNode(Node):
         return self.forward(t, 1, model)
 
     def _counted(self, t: int) -> OneShotRelease[Any]:
-        """What is released in a round after the last: of the scores of these records."""
+        """What is released in a round after the last: of the scores of these records, or for intervals."""
         once = self.run.once_in(t)
         assert once is not None
+        if self.run.spec.privacy.inference:
+            stage = next_stage(self.run.spec, self._published(t), *self._settings)
+            return replace(once, query=StageSums(stage, self.run.spec.privacy.inference))
         scored = self._scored
         return replace(once, query=scored.where() if t == self.run.T + 2 else scored.classes(self._edges))
+
+    @property
+    def _settings(self) -> tuple[int, int, bool]:
+        """Columns, number of records or people, and whether people are the units."""
+        problem = self.run.plan.problem
+        return problem.features, int(problem.sizes.sum()), problem.people
+
+    def _published(self, until: int) -> Published:
+        """The sums for intervals of all rounds before one, and where they began."""
+        T = self.run.T
+        model = self._means[T + 1][None, :]
+        model = (model if self._map is None else self._map.inverse_transform(model))[0]
+        means = [self._means[t].tolist() for t in range(T + 2, until)]
+        deviation = self.run.last_releases[0].noisy(np.empty(0)).deviation
+        start = start_of(self.run.spec, model).tolist()
+        return Published(start=start, means=means, deviation=deviation, reversed=False)
 
     @cached_property
     def _scored(self) -> Scored:
@@ -411,7 +431,7 @@ class DurableNode(Node):
     def moved(self) -> float:
         """What is added to every score after the last round; 0 where nothing was counted, or not yet."""
         last = self.run.T + self.run.after
-        if not self.run.after or last not in self._means:
+        if not self.run.spec.privacy.balance or last not in self._means:
             return 0.0
         release = self.run.last_releases[-1]
         query = last_queries(self.run.spec.privacy.balance, np.empty(0), self._edges)[-1]
@@ -529,6 +549,9 @@ class DurableNode(Node):
         """The public numbers of the run at this node."""
         found = self.run.plan.public | Public(run=self.run.digest, schedule_seed=self.run.spec.seed)
         found = found if self._map is None else found | self._map.public()
+        last = self.run.T + self.run.after
+        if self.run.spec.privacy.inference and last in self._means:
+            found |= Public(inference=self._published(last + 1))
         return found | Public(moved=self.moved) if self.moved else found
 
     @property

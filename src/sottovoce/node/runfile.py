@@ -35,7 +35,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -62,7 +62,8 @@ from sottovoce.problem.objective import Problem
 from sottovoce.problem.regularizers import Euclidean
 from sottovoce.registry import Field
 from sottovoce.run.build import Map, one_shot_of
-from sottovoce.run.one_shot import OneShotRelease
+from sottovoce.run.inference import StageSums, stages_at
+from sottovoce.run.one_shot import OneShotRelease, Query
 from sottovoce.run.plan import Plan, Request, plan_public
 from sottovoce.run.private_threshold import last_queries
 from sottovoce.run.scale import AS_IT_IS, Scale
@@ -141,11 +142,6 @@ class Run:
                 "real nodes share seeds in pairs only where it is said how many of them may collude; name the "
                 "adversary 'secret_pairs(k)', and no nodes in the law"
             )
-        if self.spec.privacy.inference:
-            raise SpecError(
-                f"real nodes release no sums for intervals, '{self.spec.privacy.inference}'; leave it out, or simulate "
-                "the run"
-            )
         if self.spec.privacy.may_lose or self.spec.network.dropouts.most:
             raise SpecError(
                 "real nodes cannot go on without a lost node: they pause until it is back; leave may_lose and dropouts "
@@ -193,7 +189,12 @@ class Run:
         before, privacy = self.plan.release.before, self.spec.privacy
         if privacy.post_release is None or before is None:
             return ()
-        queries = last_queries(privacy.balance, np.empty(0), np.empty(0))
+        queries: Sequence[Query[Any]]
+        if privacy.inference:  # their widths do not depend on the model
+            stages = stages_at(self.spec.problem.loss, np.zeros(self.m), privacy.inference, self.plan.problem.people)
+            queries = [StageSums(stage, privacy.inference) for stage in stages]
+        else:
+            queries = last_queries(privacy.balance, np.empty(0), np.empty(0))
         return tuple(
             OneShotRelease(query, before, np.array(self.sizes), self.T + 1 + k) for k, query in enumerate(queries)
         )

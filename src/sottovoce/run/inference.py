@@ -21,12 +21,13 @@ from sottovoce.inference.statistics import Noisy, Rows, Stage, weighted
 from sottovoce.inference.table import CoefficientTable
 from sottovoce.matrices import is_sparse
 from sottovoce.privacy.inference import Inference
+from sottovoce.privacy.release import Release
 from sottovoce.privacy.statement import PERSON
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.shards import Shards
 from sottovoce.run import one_shot
 from sottovoce.run.build import Prepared
-from sottovoce.run.one_shot import OneShotRelease, Query
+from sottovoce.run.one_shot import Keys, OneShotRelease, Query
 from sottovoce.run.spec import Spec
 from sottovoce.secure.generator import fresh
 from sottovoce.streams import Streams
@@ -129,9 +130,9 @@ def procedure(loss: Loss, settings: Settings, start: Array) -> Procedure:
     return logistic(settings, start) if loss.name == "logistic" else linear(settings)
 
 
-def stages_at(loss: Loss, theta: Array, choice: Inference) -> list[Stage]:
+def stages_at(loss: Loss, theta: Array, choice: Inference, people: bool = False) -> list[Stage]:
     """All stages as they are where nothing is noisy and every model is θ: what an audit attacks."""
-    settings, found = Settings(len(theta), choice.longest, 1), list[Stage]()
+    settings, found = Settings(len(theta), choice.longest, 1, people), list[Stage]()
 
     def answer(stage: Stage) -> Noisy:
         found.append(stage)
@@ -167,10 +168,24 @@ def released(prepared: Prepared, state: State, secure: bool = True) -> Prepared:
     """
     spec, problem, before = prepared.spec, prepared.original, prepared.job.release.before
     assert before is not None
-    choice, shards, T = spec.privacy.inference, problem.shards, spec.algorithm.rounds
-    model = prepared.models(state, T).mean(axis=0)
-    start = np.append(model[:-1] / choice.scale, model[-1] * spec.problem.intercept)
-    keys, streams = fresh() if secure and not prepared.seeded else None, Streams(spec.seed)
+    start = start_of(spec, prepared.models(state, spec.algorithm.rounds).mean(axis=0))
+    keys = fresh() if secure and not prepared.seeded else None
+    public = prepared.public.copy()
+    public["inference"] = release_stages(spec, problem.shards, before, start, keys)
+    return replace(prepared, public=public)
+
+
+def release_stages(spec: Spec, shards: Shards, before: Release, start: Array, keys: Keys | None) -> Published:
+    """Release all stages, one after the other.
+
+    Parameters
+    ----------
+    spec, shards : the run, and everybody's records as they came
+    before : with which noise
+    start : θ₀
+    keys : secret generators of a secure release; None for a simulation
+    """
+    choice, T, streams = spec.privacy.inference, spec.algorithm.rounds, Streams(spec.seed)
     means: list[list[float]] = []
     deviation = 0.0
 
@@ -185,9 +200,38 @@ def released(prepared: Prepared, state: State, secure: bool = True) -> Prepared:
 
     settings = settings_of(spec, int(shards.X.shape[1]), int(shards.sizes.sum()), shards.people)
     driven(procedure(spec.problem.loss, settings, start), answer)
-    public = prepared.public.copy()
-    public["inference"] = Published(start=start.tolist(), means=means, deviation=deviation, reversed=False)
-    return replace(prepared, public=public)
+    return Published(start=start.tolist(), means=means, deviation=deviation, reversed=False)
+
+
+def start_of(spec: Spec, model: Array) -> Array:
+    """θ₀: a model of records as they came, in the units of the procedure."""
+    return np.append(model[:-1] / spec.privacy.inference.scale, model[-1] * spec.problem.intercept)
+
+
+class _Waiting(Exception):
+    """A stage of which nothing was released yet."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__()
+        self.stage = stage
+
+
+def next_stage(spec: Spec, published: Published, features: int, units: int, people: bool) -> Stage:
+    """The stage that follows on what was published of those before it."""
+    choice, left = spec.privacy.inference, iter(published["means"])
+
+    def answer(stage: Stage) -> Noisy:
+        mean = next(left, None)
+        if mean is None:
+            raise _Waiting(stage)
+        return stage.read(np.asarray(mean), published["deviation"], choice.share)
+
+    start = np.asarray(published["start"], dtype=np.float64)
+    try:
+        driven(procedure(spec.problem.loss, settings_of(spec, features, units, people), start), answer)
+    except _Waiting as waiting:
+        return waiting.stage
+    raise PrivacyError("all sums for intervals of this run are released; begin a run of another name")
 
 
 def replayed(spec: Spec, published: Published, features: int, units: int, people: bool) -> Estimate:
