@@ -14,8 +14,8 @@ import sottovoce
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "benchmarks" / "results"
 ROOMS = (
-    "estimators", "problem", "network", "privacy", "secure", "algorithm", "engine", "run", "planner", "experiments",
-    "evaluation", "auditing", "data", "report", "export", "node", "consortium", "pages",
+    "estimators", "problem", "network", "privacy", "secure", "inference", "algorithm", "engine", "run", "planner",
+    "experiments", "evaluation", "auditing", "data", "report", "export", "node", "consortium", "pages",
 )  # fmt: skip
 """The folders whose public names have a page of their own, `api/ROOM.md`; what people use is on `api.md`."""
 

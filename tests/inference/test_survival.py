@@ -104,7 +104,7 @@ def test_the_log_rank_test_of_two_groups_is_the_textbooks():
 
 
 @pytest.mark.parametrize("noise", [0.0, 5.3])
-def test_equal_groups_are_seldom_told_apart_and_others_often(noise):
+def test_equal_groups_seldom_differ_and_others_often(noise):
     """Of 400 tests at 5 % of equal hazards 8 % reject at most (three deviations); of a ratio of 1.5 nearly all do."""
     rejected = [log_rank(study(seed, 2000, noise, groups=3)[0]).p_value < 0.05 for seed in range(400)]
     assert 0.01 < np.mean(rejected) < 0.085

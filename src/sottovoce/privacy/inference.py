@@ -1,6 +1,6 @@
 """A share of the budget for confidence intervals: noisy sums of scores and curvatures at released models.
 
-After the last round several stages are released one after the other, each of sums that depend on the stages before it
+After the last round several stages are released sequentially, each of sums that depend on the stages before it
 (`inference.estimate`): the rows' second moments, a score or two by which the model is brought close to the optimum, and
 at last score, curvature and scatter. A part of the share σ_k is multiplied by √(s σ_k)/Δ_k, where Δ_k bounds how far
 apart two units' contributions are (`inference.statistics`, with proofs), so that these are √(s σ_k) apart.

@@ -1,6 +1,6 @@
 """Confidence intervals of a run: the stages that are released after its last round, and the estimate that follows.
 
-`released` makes the stages of a procedure (`inference.estimate`) one after the other as one-shot releases: with the
+`released` makes the stages of a procedure (`inference.estimate`) sequentially, as one-shot releases: with the
 run's noise, exact where the run is secure. `replayed` computes the estimate again from what was published, without any
 record. Rows are multiplied by the choice's scale and get the constant 1; longer ones are downweighted, not shortened.
 """
@@ -176,7 +176,7 @@ def released(prepared: Prepared, state: State, secure: bool = True) -> Prepared:
 
 
 def release_stages(spec: Spec, shards: Shards, before: Release, start: Array, keys: Keys | None) -> Published:
-    """Release all stages, one after the other.
+    """Release all stages, sequentially.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ def table_of(result: "Result", confidence: float) -> CoefficientTable:
     outcome = f"class {result.classes[1]!r}" if logistic and result.classes else "target"
     unit = "person" if result.statement.unit == PERSON.name else "record"
     return CoefficientTable(
-        (*names, "(constant)"), *made, units=sum(result.public["records"]), unit=unit, outcome=outcome,
+        (*names, "(constant)"), *made, sum(result.public["records"]), unit, outcome=outcome,
         confidence=confidence, ratio="odds ratio" if logistic else "", statement=result.statement.verdict(),
     )  # fmt: skip
 
