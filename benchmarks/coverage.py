@@ -190,9 +190,10 @@ def tasks() -> list[tuple[Cell, int]]:
     return sorted(found, key=lambda task: (task[1] / task[0].studies, task[0]))
 
 
-def run(jobs: int, seconds: float, out: Path, cells: str) -> None:
+def run(jobs: int, seconds: float, out: Path, cells: str, first: int) -> None:
     """Write rows until all are there or time is up."""
-    ends, wanted = time.monotonic() + seconds, [task for task in tasks() if cells in "-".join(map(str, task[0]))]
+    ends = time.monotonic() + seconds
+    wanted = [task for task in tasks() if cells in "-".join(map(str, task[0])) and task[1] >= first]
     with out.open("w", newline="") as file, Pool(jobs) as pool:
         writer = csv.writer(file)
         writer.writerow(FIELDS)
@@ -314,13 +315,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--out", type=Path, default=Path("coverage.csv"))
     parser.add_argument("--cells", default="", help="only cells whose name, such as linear-pair-5-2000, holds this")
+    parser.add_argument("--first", type=int, default=0, help="the first study, to go on from another file")
     parser.add_argument("--noise", action="store_true")
     parser.add_argument("--page", action="store_true")
     args = parser.parse_args()
     if args.noise or args.page:
         write_noise() if args.noise else write_page(args.out)
     else:
-        run(args.jobs, args.seconds, args.out, args.cells)
+        run(args.jobs, args.seconds, args.out, args.cells, args.first)
 
 
 if __name__ == "__main__":

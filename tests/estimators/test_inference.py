@@ -5,6 +5,7 @@ import pytest
 
 from sottovoce import Budget, PrivateClassifier, PrivateRegressor, load
 from sottovoce.errors import PrivacyError, SpecError
+from sottovoce.export.model import model as exported
 
 BOUNDS = {"age": (20, 80), "sex": (0, 1)}
 
@@ -45,6 +46,35 @@ def test_the_other_order_of_classes_is_the_other_sign():
     other = classifier().set_params(classes=["yes", "no"]).fit(X, y)
     assert np.allclose(one.summary().estimates, -other.summary().estimates)
     assert np.allclose(one.mean_interval(X[:5]), 1 - other.mean_interval(X[:5])[:, ::-1])
+
+
+def test_report_and_export_carry_the_table(tmp_path):
+    X, y, _ = study()
+    model = classifier().fit(X, y)
+    table = model.summary()
+    page = model.report(tmp_path / "report.html").read_text()
+    assert "<h2>Intervals</h2>" in page and all(cell in page for row in table.rows()[1:] for cell in row)
+    kept = exported(model.to_result())["intervals"]
+    assert kept["names"] == ["age", "sex", "(constant)"] and kept["estimate"] == table.estimates.tolist()
+    plain = classifier().set_params(inference=False).fit(X, y)
+    assert "intervals" not in exported(plain.to_result())
+    assert "<h2>Intervals</h2>" not in plain.report(tmp_path / "other.html").read_text()
+
+
+def test_a_table_that_noise_hides_is_refused_wherever_it_would_go(tmp_path):
+    """Two columns that are nearly equal: public numbers cannot know it, the released curvature does."""
+    rng = np.random.default_rng(0)
+    a = rng.uniform(-1, 1, 4000)
+    X = np.stack([a, a + 0.01 * rng.uniform(-1, 1, 4000)], axis=1)
+    y = (rng.random(4000) < 0.5).astype(int)
+    model = PrivateClassifier(1.0, bounds=(-2, 2), classes=[0, 1], inference=True, random_state=0).fit(X, y)
+    with pytest.raises(PrivacyError, match="there are no intervals: the released curvature is too weak"):
+        model.summary()
+    with pytest.raises(PrivacyError, match="there are no intervals"):
+        model.mean_interval(X[:2])
+    assert "there are no intervals" in model.report(tmp_path / "report.html").read_text()
+    assert "intervals" not in exported(model.to_result())
+    model.to_result().verify()
 
 
 @pytest.mark.parametrize("owners", [{}, {"n_nodes": 20, "trust": "majority"}])

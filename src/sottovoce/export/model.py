@@ -28,6 +28,7 @@ import numpy as np
 
 from sottovoce._version import __version__
 from sottovoce.data.schema import Column, Schema
+from sottovoce.errors import PrivacyError
 from sottovoce.features import CENTERS, PAIR_WEIGHT, Additive
 from sottovoce.run.result import Result
 
@@ -60,7 +61,18 @@ def model(result: Result, schema: Schema | None = None) -> dict[str, Any]:
         "positive": classes[1] if classes is not None and len(classes) == 2 else None,
         "threshold": scale.threshold if classes is not None and len(classes) == 2 else None,
         "probabilities": probabilities(result),
+        **intervals(result),
     }
+
+
+def intervals(result: Result) -> dict[str, Any]:
+    """Estimates with confidence intervals, where the run released sums for them and noise does not hide them."""
+    if "inference" not in result.public:
+        return {}
+    try:
+        return {"intervals": result.summary().to_dict()}
+    except PrivacyError:  # of released numbers that are worth nothing: there are none
+        return {}
 
 
 def kind(result: Result) -> str:

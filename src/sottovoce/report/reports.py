@@ -30,7 +30,7 @@ from sottovoce.report.guarantee import (
 from sottovoce.report.history import curves
 from sottovoce.report.model import terms, weights
 from sottovoce.report.settings import RunGroup, settings_of
-from sottovoce.report.tables import compared, evaluated, what_was_run
+from sottovoce.report.tables import compared, evaluated, intervals, what_was_run
 from sottovoce.run.result import History, Result, write_atomically
 
 __all__ = ["write"]
@@ -104,6 +104,7 @@ def _one(
         None if audit is None else audited(audit),
         training,
         network(result),
+        intervals(setting),
         terms(setting),
         weights([setting]),
         what_was_run([setting]),

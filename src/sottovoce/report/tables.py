@@ -7,8 +7,10 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
+from sottovoce.errors import PrivacyError
 from sottovoce.evaluation.figures import notes_of, rows_of
 from sottovoce.figure import Interval
+from sottovoce.inference.table import WHY
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.report.budget import terms
 from sottovoce.report.document import Section, download, pairs, table, tag
@@ -50,6 +52,23 @@ COLUMNS = {
     "test_accuracy": "test",
     "consensus_error": "disagreement",
 }
+
+
+def intervals(setting: RunGroup) -> Section | None:
+    """Estimates with intervals, of a run that released sums for them; or why there are none."""
+    result = setting.first
+    if "inference" not in result.public:
+        return None
+    try:
+        found = result.summary()
+    except PrivacyError as refusal:
+        return Section("Intervals", (tag("p", str(refusal)),))
+    head, *rows = found.rows()
+    note = f"{found.outcome}, {100 * found.confidence:g} % confidence. {WHY}"
+    columns = found.columns()
+    plain = [{"name": name} | {key: values[k] for key, values in columns.items()} for k, name in enumerate(found.names)]
+    get = tag("p", download("Intervals as CSV", "intervals.csv", plain))
+    return Section("Intervals", (table(head, rows, note, words=head[:1]), get))
 
 
 def what_was_run(settings: Sequence[RunGroup], title: str = "What was run") -> Section:
