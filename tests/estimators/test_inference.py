@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sottovoce import Budget, PrivateClassifier, PrivateRegressor, load
+from sottovoce import Budget, PrivateClassifier, PrivateRegressor, PublicEncoder, load
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.export.model import model as exported
 
@@ -38,6 +38,23 @@ def test_a_table_in_the_units_of_the_columns():
     low, high = model.mean_interval(X.iloc[:200]).T
     true = 1 / (1 + np.exp(3 - 0.05 * X["age"][:200] - 0.7 * X["sex"][:200]))
     assert np.mean((low < true) & (true < high)) > 0.5 and np.all((low > 0) & (low < high) & (high < 1))
+
+
+def test_a_schema_gives_the_units_of_the_raw_columns(tmp_path):
+    """The same table as from bounds of the raw columns, to rounding, as the rows are the same."""
+    X, y, _ = study()
+    schema = {
+        "label": {"column": "sick", "classes": ["no", "yes"]},
+        "columns": {"age": {"low": 20, "high": 80}, "sex": {"low": 0, "high": 1}},
+    }
+    encoder = PublicEncoder(schema).fit(X)
+    model = PrivateClassifier(1.0, **encoder.public_, inference=True, random_state=0).fit(encoder.transform(X), y)
+    raw, plain = model.summary(schema=encoder.schema_), classifier().fit(X, y).summary()
+    assert np.allclose(raw.errors, plain.errors, rtol=0.1)
+    assert np.all(np.abs(raw.estimates - [0.05, 0.7, -3]) < 4 * raw.errors)
+    assert model.summary().estimates[0] == pytest.approx(30 * raw.estimates[0])
+    with pytest.raises(SpecError, match="the schema makes 1 features"):
+        model.summary(schema=PublicEncoder(schema | {"columns": {"age": {"low": 20, "high": 80}}}).fit().schema_)
 
 
 def test_the_other_order_of_classes_is_the_other_sign():

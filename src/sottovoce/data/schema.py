@@ -472,6 +472,18 @@ class Schema:
         return found
 
     @property
+    def raw_bounds(self) -> tuple[tuple[float, float] | None, ...]:
+        """What −1 and 1 of each feature stand for: a number's or date's bounds, 0 and 1 of a flag; None of the others.
+
+        A date is in days.
+        """
+        found: list[tuple[float, float] | None] = []
+        for column in self.columns:
+            ends = (column.low, column.high) if column.kind in ("number", "date") else (0.0, 1.0)
+            found += [None if column.kind in ("category", "text") else ends] * len(column.features)
+        return tuple(found)
+
+    @property
     def m(self) -> int:
         """How many features there are."""
         return self.numbered or len(self.features or ())

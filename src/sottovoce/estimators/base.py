@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from sottovoce._renamed import old_arguments
 from sottovoce._types import Array, IntArray, Matrix
+from sottovoce.data.schema import Schema
 from sottovoce.data.tables import unit_rows
 from sottovoce.errors import DataError, PrivacyLeakWarning, SpecError
 from sottovoce.estimators import settings
@@ -310,7 +311,7 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
 
         return save(self, folder, schema=schema, force=force)
 
-    def summary(self, confidence: float = 0.95) -> CoefficientTable:
+    def summary(self, confidence: float = 0.95, schema: Schema | None = None) -> CoefficientTable:
         """The table of estimates, standard errors, intervals and p-values, in the units of the columns.
 
         For models with ``inference=True``. `print` it, or take ``to_frame()``. The estimates are corrected ones, not
@@ -319,6 +320,8 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
         Parameters
         ----------
         confidence : of the intervals
+        schema : by which columns were encoded, such as `encoder.schema_`: then the table is in the units that numbers
+            and dates had before; of a saved model its own schema
 
         Examples
         --------
@@ -333,7 +336,9 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
         (True, ('column 1', 'column 2', '(constant)'))
         """
         check_is_fitted(self)
-        return self.to_result().summary(confidence)
+        known = getattr(self, "schema_", None) if schema is None else schema
+        found = self.to_result().summary(confidence)
+        return found if known is None else found.in_raw_units(known.raw_bounds)
 
     def mean_interval(self, X: Any, confidence: float = 0.95) -> Array:
         """Intervals for the mean target at these records; of two classes, for the probability of the last of `classes`.

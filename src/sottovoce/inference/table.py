@@ -1,7 +1,8 @@
 """A table of estimates with standard errors, intervals and p-values, as statistics packages print it."""
 
 import importlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,32 @@ class CoefficientTable:
     def p_values(self) -> Array:
         """Of the hypothesis that a coefficient is 0, two-sided."""
         return np.asarray(2.0 * scipy.special.ndtr(-np.abs(self.z)))
+
+    def in_raw_units(self, bounds: Sequence[tuple[float, float] | None]) -> "CoefficientTable":
+        """The same table for columns that a schema brought to [−1, 1], in the units that they had before.
+
+        Parameters
+        ----------
+        bounds : what −1 and 1 of every column stand for (`Schema.raw_bounds`); None for columns that stay as they are
+
+        Examples
+        --------
+        >>> table = CoefficientTable(
+        ...     ("age", "(constant)"), np.array([2.0, 1.0]), np.eye(2), np.eye(2), 900, "record", "target", 0.95, "", ""
+        ... )
+        >>> raw = table.in_raw_units([(20.0, 60.0)])
+        >>> raw.estimates, raw.errors.round(3)
+        (array([ 0.1, -3. ]), array([0.05 , 2.236]))
+        """
+        if len(bounds) != len(self.names) - 1:
+            raise SpecError(f"the table has {len(self.names) - 1} columns, but the schema makes {len(bounds)} features")
+        A = np.eye(len(self.names))
+        for j, ends in enumerate(bounds):
+            if ends is not None:
+                low, high = ends
+                A[j, j], A[-1, j] = 2.0 / (high - low), -(high + low) / (high - low)
+        covariance, sampling = (A @ each @ A.T for each in (self.covariance, self.sampling))
+        return replace(self, estimates=A @ self.estimates, covariance=covariance, sampling=sampling)
 
     def columns(self) -> dict[str, Array]:
         """The numbers by column, as `to_frame` and `to_dict` have them."""
