@@ -26,7 +26,7 @@ from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.features import Additive
 from sottovoce.network.activation import Activation, Everyone
 from sottovoce.network.averaging import Exact, Trimmed
-from sottovoce.network.dropouts import going_on
+from sottovoce.network.dropouts import NO_DROPOUTS, going_on
 from sottovoce.network.graphs import Graph
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import Schedule, draw_schedule
@@ -177,7 +177,7 @@ class Plan:
     def lost(self, t: int) -> NDArray[np.bool_]:
         """Which nodes were lost by round t of a simulation."""
         gone = np.zeros(self.problem.n, dtype=np.bool_)
-        if self.spec.network.dropouts.most:
+        if self.spec.network.dropouts != NO_DROPOUTS:
             gone[:] = True
             gone[self.schedule.nodes(t)] = False
         return gone
@@ -268,7 +268,7 @@ def plan_public(request: Request, schedule: Schedule | None = None, reusable: Pl
         theorem1=[claim.report(scale) for claim, scale in zip(claims, sigma, strict=False)],
         **kept,
     )
-    if spec.network.dropouts.most:
+    if spec.network.dropouts != NO_DROPOUTS:
         last = np.array([schedule.turns(i).max(initial=0) for i in range(problem.n)])
         public["lost"] = [[i, int(last[i]) + 1] for i in np.flatnonzero(last < schedule.T).tolist()]
     if network.graph.links <= MAX_EDGES:
@@ -355,8 +355,9 @@ def _before(spec: Spec, problem: PublicProblem, graph: Graph) -> Release | None:
 def _schedule(spec: Spec, network: _Network, seed: int | None) -> Schedule:
     rng, of = Streams(seed).schedule(), spec.network
     drawn = draw_schedule(network.graph, network.activation, of.weights, spec.algorithm.rounds, rng, of.averaging)
-    lost = of.dropouts.draw(drawn.n, drawn.T, rng)
-    return going_on(drawn, lost, of.weights, of.averaging, rng).spaced(of.every)
+    if of.dropouts != NO_DROPOUTS:
+        drawn = going_on(drawn, of.dropouts.draw(drawn.n, drawn.T, rng), of.weights, of.averaging, rng)
+    return drawn.spaced(of.every)
 
 
 def _method(spec: Spec, problem: PublicProblem, iota: float, scale: Array) -> Method:
@@ -432,7 +433,7 @@ def _unit_release(
                 scale,
                 None if spec.privacy.may_lose else attendance(schedule),
                 spec.privacy.may_lose,
-                epochs_of(schedule) if spec.network.dropouts.most else None,
+                None if spec.network.dropouts == NO_DROPOUTS else epochs_of(schedule),
             )
         )
     if law.secrets and isinstance(spec.network.averaging, Trimmed):
@@ -463,7 +464,8 @@ def _products(spec: Spec, released: Released, weight: float, beta: float) -> Pro
 
 def _check_losses(spec: Spec, n: int) -> None:
     """Refuse runs in which nodes may be lost, and the others could not go on."""
-    may_lose, most = spec.privacy.may_lose, spec.network.dropouts.most
+    may_lose, dropouts = spec.privacy.may_lose, spec.network.dropouts
+    most = 0 if dropouts == NO_DROPOUTS else dropouts.most
     if most > may_lose:
         raise SpecError(
             f"{most} nodes are lost, and the run is prepared for {may_lose}; give privacy.may_lose = {most}, so that "
