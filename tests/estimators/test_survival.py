@@ -108,3 +108,32 @@ def test_a_group_is_one_that_was_named():
         found.curve("a", confidence=2)
     whole = model(groups=None).fit(time, event)
     assert len(whole.curve().times) == 11
+
+
+@pytest.mark.filterwarnings("ignore::sottovoce.errors.OwnerWarning")
+@pytest.mark.parametrize("container", [list, np.array])
+def test_one_value_of_another_type_changes_one_record(container):
+    """One text beside truth values once left no record with an event."""
+    rng = np.random.default_rng(0)
+    table = {
+        "time": rng.uniform(0, 9, 60).tolist(),
+        "event": (rng.random(60) < 0.5).tolist(),
+        "group": rng.integers(0, 2, 60).tolist(),
+    }
+    model = PrivateKaplanMeier(1.0, times=[3, 6], groups=[0, 1])
+
+    def cells(values):
+        return np.column_stack(model._columns(*values.values(), [0, 1], private=True))
+
+    before = cells(table)
+    assert np.isfinite(before).all() and before[:, 1].any()
+    for name in table:
+        for odd in ("soon", None, 1 + 1j, [1], 10**400, b"x"):
+            values = [odd if k == 7 else value for k, value in enumerate(table[name])]
+            try:
+                after = cells(table | {name: container(values)})
+            except ValueError as error:
+                assert isinstance(odd, list) and "inhomogeneous" in str(error)  # there is no such array
+                continue
+            others = np.arange(60) != 7
+            np.testing.assert_array_equal(after[others], before[others])

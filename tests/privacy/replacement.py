@@ -193,12 +193,12 @@ def solving(table: Table) -> dict[str, Any]:
 
 
 def classifier(classes: int = 2, **more: Any) -> Callable[[], Any]:
-    settings = {"row_norm": BOUND, "classes": list(range(classes)), "rounds": 2} | more
-    return lambda: PrivateClassifier(20.0, **settings)
+    settings = {"epsilon": 20.0, "row_norm": BOUND, "classes": list(range(classes)), "rounds": 2} | more
+    return lambda: PrivateClassifier(**settings)
 
 
 def regressor(**more: Any) -> Callable[[], Any]:
-    return lambda: PrivateRegressor(20.0, row_norm=BOUND, target_bounds=(-1, 1), **more)
+    return lambda: PrivateRegressor(**{"epsilon": 20.0, "row_norm": BOUND, "target_bounds": (-1, 1)} | more)
 
 
 def searching(table: Table) -> dict[str, Any]:
@@ -246,6 +246,8 @@ ENTRIES: dict[str, Callable[[Table], dict[str, Any]]] = {
     ),
     "fit, additive regression": fit(regressor(rounds=2, features="additive", bounds=[(-0.4, 0.4)] * FEATURES)),
     "fit, additive, 2 owners": fit(classifier(3, features="additive", bounds=[(-0.4, 0.4)] * FEATURES)),
+    "fit, intervals": fit(classifier(inference=True, epsilon=200.0)),
+    "fit, regression with intervals": fit(regressor(rounds=2, inference=True, epsilon=200.0)),
     "fit, majority of 5 owners": fit(classifier(trust="majority", private_scaling=True)),
     "evaluate, right": Evaluates(classifier(), "right"),
     "evaluate, right, 2 owners": Evaluates(classifier(), "right"),

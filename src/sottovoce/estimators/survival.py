@@ -9,11 +9,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sottovoce._types import Array, IntArray
+from sottovoce.casts import class_numbers
 from sottovoce.errors import DataError, SpecError
 from sottovoce.estimators import settings
 from sottovoce.estimators.base import owners
 from sottovoce.estimators.composition import charge_budget, digest, fits_of, remember
-from sottovoce.estimators.unusable import class_codes, real_numbers, warn_owner
+from sottovoce.estimators.unusable import class_codes, own_values, real_numbers, warn_owner
 from sottovoce.evaluation.tally import Part, Tally, cells, seeded
 from sottovoce.inference.survival import Counts, Curve, LogRank, counts_of, log_rank, survival_curve
 from sottovoce.network.graphs import GRAPHS
@@ -196,17 +197,17 @@ class PrivateKaplanMeier(BaseEstimator):
         self, time: Any, event: Any, group: Any, groups: Sequence[Any], private: bool
     ) -> tuple[Array, Array, IntArray]:
         """Times, events (NaN where they cannot be used) and places of groups (−1 of none)."""
-        left, ended = (real_numbers(np.asarray(each)) for each in (time, event))
+        left, ended = (real_numbers(each) for each in (time, event))
         if left.ndim != 1 or left.shape != ended.shape or not len(left):
             raise DataError("time and event must be two columns of one number a record")
         if (group is None) != (groups == [None]):
             raise SpecError("give a group for each record and groups=[…], the public names; or neither")
         place = np.zeros(len(left), dtype=np.int64)
         if group is not None:
-            names = np.asarray(group)
+            names = own_values(group)
             if names.shape != left.shape:
                 raise DataError(f"there are {len(left)} records but {names.size} groups; give one group a record")
-            place = class_codes(groups, names).astype(np.int64)
+            place = class_numbers(class_codes(groups, names), len(groups))
         usable = np.isfinite(left) & (left >= 0) & np.isin(ended, (0.0, 1.0)) & (place >= 0)
         bad = int(np.count_nonzero(~usable))
         if private:
@@ -232,7 +233,7 @@ def cell_numbers(left: Array, ended: Array, place: IntArray, times: Array, group
     usable = np.isfinite(left)
     interval = np.searchsorted(times, np.where(usable, left, 0.0), side="left")
     cell = np.where(interval == K, 2 * K, interval + np.where(ended > 0, 0, K))
-    return np.where(usable, place * (2 * K + 1) + cell, groups * (2 * K + 1)).astype(np.int64)
+    return np.where(usable, place * (2 * K + 1) + cell, groups * (2 * K + 1))
 
 
 def law_of(adversary: Adversary, sizes: IntArray) -> NoiseMechanism:

@@ -173,10 +173,16 @@ def _number(value: Any) -> float:
         return float(value.real) if value.imag == 0 else float("nan")
     if isinstance(value, np.ndarray):
         return float("nan")
+    if isinstance(value, str | bytes) and value in TRUTHS:
+        return TRUTHS[value]
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         return float("nan")
+
+
+TRUTHS: dict[str | bytes, float] = {"True": 1.0, "False": 0.0, b"True": 1.0, b"False": 0.0}
+"""Truth values as one text in an array of them makes all others."""
 
 
 def warn_owner(count: int, what: str) -> None:
