@@ -96,7 +96,7 @@ def epsilon_at_sites(groups: Sequence[tuple[Event, int]], sites: int, delta: flo
     >>> round(epsilon_at_sites([(one, 3)], 2, 1e-5), 2)
     1.47
     >>> round(epsilon_at_sites([(replace(one, note=sheltered(0, False)), 3)], 2, 1e-5), 2)
-    2.16
+    2.15
     """
     if sum(count for _, count in groups) < sites:
         return None
