@@ -28,10 +28,10 @@ from sottovoce.data.fetch import load_real
 from sottovoce.data.synthetic import sparse_text, two_gaussians
 from sottovoce.data.tables import Table
 from sottovoce.engine import compiled, reference
-from sottovoce.engine.cores import available, shared
 from sottovoce.engine.job import Job
 from sottovoce.errors import DataError
 from sottovoce.estimators import composition
+from sottovoce.extension import available, shared
 from sottovoce.run.build import prepare
 from workloads import alone
 

@@ -29,7 +29,7 @@ from sottovoce.data.fetch import load_real
 from sottovoce.data.synthetic import sparse_text, two_gaussians
 from sottovoce.data.tables import Table
 from sottovoce.engine import reference
-from sottovoce.engine.cores import shared
+from sottovoce.extension import shared
 from sottovoce.run.build import prepare
 from sottovoce.secure import balls, noise
 from sottovoce.secure.functions import logistic_slope

@@ -8,8 +8,8 @@ from itertools import count
 
 from baselines import build_floor, floor
 from measure import Line, Target, Work, in_turn
-from sottovoce.engine.cores import shared
 from sottovoce.experiments.sweep import sweep
+from sottovoce.extension import shared
 from sottovoce.problem.shards import Shards
 from sottovoce.run.presets import paper_l2, private
 from sottovoce.run.spec import Execution, Spec

@@ -48,7 +48,6 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
     "PrivateClassifier": {"shape": "private_scaling"},
     "PrivateSearchCV": {"worth_": "summary_"},
     "PublicInputs": {"shape": "private_scaling", "lost": "dropout_rate"},
-    "Request": {"like": "is_reusable_for"},
     "Run": {"together": "batch_size"},
     "Shards": {"dealt": "partitioned"},
     "Spec": {"but": "replace"},
@@ -72,7 +71,6 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     "Table": _FIT,
     "audit_tally": {"ask": "metrics"},
     "evaluate": {"ask": "metrics"},
-    "plan_public": {"like": "reusable"},
     "prepare": {"like": "reusable"},
     "solve": {"allow": "budget_check"},
 }  # fmt: skip

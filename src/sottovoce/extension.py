@@ -1,5 +1,8 @@
-"""The native extension `sottovoce._native`: whether it is here, and records as its loops read them."""
+"""The native extension `sottovoce._native`: whether it is here, records as its loops read them, and threads."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -76,3 +79,32 @@ def records(X: Matrix, indices: NDArray[Any] | None, intercept: float, y: Any, n
         order=read_only(shards.order, np.int64),
         starts=read_only(shards.starts, np.int64),
     )
+
+
+_others = [1]  # among how many runs processors are shared, innermost last
+
+
+def available() -> int:
+    """Processors for one run: all of this process, unless OMP_NUM_THREADS or `shared` says otherwise.
+
+    Examples
+    --------
+    >>> with shared(1_000_000):
+    ...     available()
+    1
+    """
+    own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limit = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if limit.isdecimal() and int(limit) > 0:
+        own = min(own, int(limit))
+    return max(1, own // _others[-1])
+
+
+@contextmanager
+def shared(runs: int) -> Iterator[None]:
+    """Share the processors among so many runs that are made side by side in this process."""
+    _others.append(max(1, runs) * _others[-1])
+    try:
+        yield
+    finally:
+        _others.pop()

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
-from sottovoce.data.tables import unit_rows
 from sottovoce.errors import DataError, SpecError
-from sottovoce.matrices import row_norms
+from sottovoce.matrices import row_norms, unit_rows
 
 bounds = st.floats(1e-3, 1e3)
 shapes = hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=8)

@@ -10,8 +10,8 @@ from contract import BASE, CASES, NAMES, cloud, difference, injected, job_of, no
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sottovoce import _native
-from sottovoce.engine import ENGINES, compiled, cores, native, reference
+from sottovoce import _native, extension
+from sottovoce.engine import ENGINES, compiled, native, reference
 from sottovoce.engine.native import code_of
 from sottovoce.errors import SottovoceError
 from sottovoce.problem.losses import BUILT_IN, Joint
@@ -195,16 +195,16 @@ def test_a_process_may_be_forked_between_runs(make_shards, monkeypatch):
 
 
 def test_processors_are_those_that_were_given(monkeypatch):
-    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    monkeypatch.setattr(extension.os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     for said, expected in {"": 8, "3": 3, "3,2": 3, "many": 8, "0": 8, "99": 8}.items():
         monkeypatch.setenv("OMP_NUM_THREADS", said)
-        assert cores.available() == expected
+        assert extension.available() == expected
     monkeypatch.delenv("OMP_NUM_THREADS")
-    with cores.shared(2):
-        assert cores.available() == 4
-        with cores.shared(3):
-            assert cores.available() == 1
-    assert cores.available() == 8
+    with extension.shared(2):
+        assert extension.available() == 4
+        with extension.shared(3):
+            assert extension.available() == 1
+    assert extension.available() == 8
 
 
 # --- arguments

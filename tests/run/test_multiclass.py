@@ -7,9 +7,9 @@ from sklearn.linear_model import LogisticRegression
 from sottovoce import solve
 from sottovoce.algorithm import bounds
 from sottovoce.data.fetch import VARIABLE, load_real, real_path
-from sottovoce.data.tables import unit_rows
 from sottovoce.errors import DataError, SpecError
 from sottovoce.experiments.sweep import sweep
+from sottovoce.matrices import unit_rows
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.shards import Shards, even
 from sottovoce.run.build import make_problem, prepare

@@ -17,10 +17,10 @@ from sottovoce.casts import class_numbers
 from sottovoce.data.load import as_reals, as_signs
 from sottovoce.data.policy import SIMULATION, ReadPolicy
 from sottovoce.data.schema import Encoded, Schema
-from sottovoce.data.tables import Table, unit_rows
+from sottovoce.data.tables import Table
 from sottovoce.errors import DataError, SpecError
 from sottovoce.features import DENSE_CELLS, Additive, densified
-from sottovoce.matrices import is_sparse, row_norms
+from sottovoce.matrices import is_sparse, row_norms, unit_rows
 from sottovoce.planner.features import Columns
 from sottovoce.planner.shared_settings import Weighing
 from sottovoce.problem.losses import LOSSES, Loss

@@ -12,8 +12,9 @@ import numpy as np
 
 from sottovoce._types import Array
 from sottovoce.data.synthetic import two_gaussians
-from sottovoce.data.tables import Table, unit_rows
+from sottovoce.data.tables import Table
 from sottovoce.errors import DataError
+from sottovoce.matrices import unit_rows
 
 # Public bounds of the data sets' documentation (scikit-learn's descriptions), (low, high) of every feature in order.
 BREAST_CANCER = (

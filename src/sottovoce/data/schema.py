@@ -83,11 +83,11 @@ from sottovoce.data.layout import Layout
 from sottovoce.data.lines import read_svmlight
 from sottovoce.data.load import ReadProgress, format_of, load, read_error_text
 from sottovoce.data.policy import GUARANTEE, PREDICTION, SIMULATION, ReadPolicy
-from sottovoce.data.tables import Growing, load_table, unit_rows
+from sottovoce.data.tables import Growing, load_table
 from sottovoce.data.transforms import TRANSFORMS, raw_values, unit_interval
 from sottovoce.data.values import MISSING, Columns, Wanted, as_number, as_text, column_blocks, from_lists
 from sottovoce.errors import DataError, SpecError
-from sottovoce.matrices import canonical, is_sparse
+from sottovoce.matrices import canonical, is_sparse, unit_rows
 
 FILE = "schema.toml"
 NONE = "none"

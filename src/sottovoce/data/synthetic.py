@@ -4,9 +4,9 @@ import numpy as np
 import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array, Matrix
-from sottovoce.data.tables import Table, unit_rows
+from sottovoce.data.tables import Table
 from sottovoce.errors import SpecError
-from sottovoce.matrices import row_norms
+from sottovoce.matrices import row_norms, unit_rows
 
 
 def two_gaussians(n_records: int, m: int, separation: float = 2.0, seed: int = 0) -> Table:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from sottovoce._renamed import old_arguments, old_attributes
 from sottovoce._types import Matrix
-from sottovoce.errors import DataError, SpecError
+from sottovoce.errors import DataError
 from sottovoce.limits import check_file
-from sottovoce.matrices import is_sparse, row_norms
+from sottovoce.matrices import is_sparse
 
 
 @old_arguments
@@ -120,71 +120,6 @@ def _as_kind(values: NDArray[Any], kind: Any) -> NDArray[Any]:
         return values.astype(kind, copy=False)
     ends = np.finfo(np.float32)
     return np.clip(values, float(ends.min), float(ends.max)).astype(kind)
-
-
-def unit_rows(X: Matrix, bound: float = 1.0, own: bool = False) -> Matrix:
-    """Scale every row whose norm is over the bound down to the bound, and leave the others as they are, bit for bit.
-
-    Each record is scaled by itself alone, so this leaks nothing; dividing by the largest norm of the data, or by a
-    column's standard deviation, would reveal everybody's records. Rows end a rounding error below the bound, so
-    that their norm does not pass it in whatever order it is summed up.
-
-    Parameters
-    ----------
-    X : dense 2-d array or CSR matrix
-    bound : the public bound on a record's norm
-    own : whether X is the caller's to change: its rows are scaled where they lie, and not in a copy
-
-    Returns
-    -------
-    A new matrix of the same kind and precision (integers become float64); sparse data is never made dense
-
-    Examples
-    --------
-    >>> unit_rows(np.array([[3.0, 4.0], [0.1, 0.2]])).round(6)
-    array([[0.6, 0.8], [0.1, 0.2]])
-    """
-    if not 1e-150 <= bound <= 1e150:  # beyond, its square is no float
-        raise SpecError(f"the bound on the norm of a row must be a number over 0, not {bound}")
-    out = _fresh(X, own)
-    norms = row_norms(out)
-    over = norms > bound
-    for row in np.flatnonzero(np.isinf(norms)):  # the squares overflowed: bring the row's largest entry to 1 first
-        values = out.data[out.indptr[row] : out.indptr[row + 1]] if is_sparse(out) else out[row]
-        values /= np.max(np.abs(values))
-        norms[row] = np.linalg.norm(values)
-    slack = 2 * np.finfo(out.dtype).eps + out.shape[1] * np.finfo(np.float64).eps
-    factor = np.ones(len(norms))
-    np.divide(bound * (1 - slack), norms, out=factor, where=over)
-    if is_sparse(out):
-        out.data *= np.repeat(factor, np.diff(out.indptr))
-    else:
-        np.multiply(out, factor[:, None], out=out, where=over[:, None])
-    return out
-
-
-def _fresh(X: Matrix, own: bool = False) -> Matrix:
-    """What may be scaled in place, a copy unless it is the caller's own: floats, finite, each sparse entry once."""
-    if is_sparse(X):
-        if X.format != "csr":
-            raise DataError(f"sparse data must be in CSR form, not {X.format.upper()}; convert it with .tocsr()")
-        floats = X.dtype in (np.float32, np.float64)
-        out = (X if own else X.copy()) if floats else X.astype(np.float64)
-        if not out.has_canonical_format:
-            out.sum_duplicates()  # entries of one place add up: their squares do not
-        values = out.data
-    else:
-        X = np.asarray(X)
-        if X.ndim != 2:
-            raise DataError(f"data must be a table of records by features, not an array of {X.ndim} dimensions")
-        kind = X.dtype if X.dtype in (np.float32, np.float64) else np.float64
-        out = values = np.array(X, dtype=kind, order="C", copy=None if own else True)
-    # a sum is not finite if any term is not: no temporary of the data's size unless something is wrong
-    with np.errstate(over="ignore", invalid="ignore"):
-        sound = bool(np.isfinite(np.sum(values, dtype=np.float64)))
-    if not sound and not np.all(np.isfinite(values)):
-        raise DataError("the data holds NaN or infinite values; fill them in or drop those records first")
-    return out
 
 
 VERSION = 1

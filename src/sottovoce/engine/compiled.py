@@ -32,7 +32,6 @@ from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import State, prefix_sums
-from sottovoce.engine.cores import available
 from sottovoce.engine.job import ENGINES, Job, Stretch, stretches
 from sottovoce.engine.native import (
     AVERAGINGS,
@@ -50,7 +49,7 @@ from sottovoce.engine.native import (
     code_of,
 )
 from sottovoce.errors import SpecError
-from sottovoce.extension import Records, columns, read_only, records
+from sottovoce.extension import Records, available, columns, read_only, records
 from sottovoce.network.averaging import Clipped, Trimmed
 from sottovoce.network.mixing import Weights, listed
 from sottovoce.network.schedule import Schedule, Steady

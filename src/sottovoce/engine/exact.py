@@ -15,9 +15,8 @@ import numpy as np
 
 from sottovoce import _native
 from sottovoce._types import Array, IntArray
-from sottovoce.engine.cores import available
 from sottovoce.engine.native import SumsOf, code_of
-from sottovoce.extension import columns, read_only, records
+from sottovoce.extension import available, columns, read_only, records
 from sottovoce.problem.losses import Joint
 from sottovoce.problem.shards import Shards
 from sottovoce.secure.grids import MAX_MODEL_WEIGHT, GridRows

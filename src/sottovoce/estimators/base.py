@@ -23,7 +23,6 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from sottovoce._renamed import old_arguments
 from sottovoce._types import Array, IntArray, Matrix
 from sottovoce.data.schema import Schema
-from sottovoce.data.tables import unit_rows
 from sottovoce.errors import DataError, PrivacyLeakWarning, SpecError
 from sottovoce.estimators import settings
 from sottovoce.estimators.composition import charge_budget, digest, recomputed, remember
@@ -34,7 +33,7 @@ from sottovoce.estimators.unusable import finite_cells, number_cells, own_values
 from sottovoce.evaluation import Evaluation
 from sottovoce.features import DENSE_CELLS, LINEAR, Additive, Features, densified
 from sottovoce.inference.table import CoefficientTable
-from sottovoce.matrices import is_sparse, row_norms
+from sottovoce.matrices import is_sparse, row_norms, unit_rows
 from sottovoce.planner import Choice
 from sottovoce.planner.features import Columns
 from sottovoce.planner.fit import FitRequest, plan_fit

@@ -31,10 +31,9 @@ from sottovoce._types import IntArray, Matrix
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.estimators.unusable import text_of
 from sottovoce.privacy.events import Event
-from sottovoce.privacy.filter import any_of_each
+from sottovoce.privacy.filter import Observer, any_of_each, observer, release_against, strongest
 from sottovoce.privacy.release import ADVERSARIES
 from sottovoce.privacy.statement import PERSON, RECORD, Group, PrivacyStatement, number
-from sottovoce.privacy.strength import Observer, observer, release_against, strongest
 from sottovoce.run.result import Result
 
 ROWS = 4096

@@ -27,10 +27,10 @@ from sottovoce.evaluation import evaluate as evaluate_all
 from sottovoce.evaluation.curves import public_link
 from sottovoce.evaluation.private import ROUNDING
 from sottovoce.privacy.events import Event
+from sottovoce.privacy.filter import Observer, release_against
 from sottovoce.privacy.release import ADVERSARIES, Gaussian, MechanismContext, NoiseMechanism
 from sottovoce.privacy.sampling import Full
 from sottovoce.privacy.statement import PERSON, RECORD, PrivacyStatement, statement_of, with_evaluation, with_held_out
-from sottovoce.privacy.strength import Observer, release_against
 from sottovoce.problem.people import first_rows
 from sottovoce.problem.shards import owner_of_rows, partition
 from sottovoce.run.result import BUDGETED

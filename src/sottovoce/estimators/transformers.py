@@ -20,11 +20,10 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sottovoce._types import Array, Matrix
-from sottovoce.data.tables import unit_rows
 from sottovoce.errors import DataError, SpecError
 from sottovoce.estimators.settings import over_zero
 from sottovoce.estimators.unusable import number_cells, unusable_rows, without_rows
-from sottovoce.matrices import row_norms
+from sottovoce.matrices import row_norms, unit_rows
 
 FLOATS = (np.float64, np.float32)
 

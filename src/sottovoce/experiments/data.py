@@ -18,9 +18,9 @@ from sottovoce.data.fetch import VARIABLE, load_real, real_path
 from sottovoce.data.load import as_reals, as_signs
 from sottovoce.data.load import load as load_file
 from sottovoce.data.standins import epsilon_like, rcv1_like
-from sottovoce.data.tables import Table, unit_rows
+from sottovoce.data.tables import Table
 from sottovoce.errors import DataError, SpecError
-from sottovoce.matrices import is_sparse
+from sottovoce.matrices import is_sparse, unit_rows
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.shards import Partition, Shards, by_group, dirichlet, even
 from sottovoce.registry import Choices, Chosen, check_count, check_real

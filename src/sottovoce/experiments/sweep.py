@@ -16,8 +16,8 @@ from dataclasses import replace
 from typing import Any
 
 from sottovoce.engine import Engine, engine_named
-from sottovoce.engine.cores import shared
 from sottovoce.errors import SpecError
+from sottovoce.extension import shared
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
 from sottovoce.run.result import Result

@@ -29,10 +29,9 @@ from sottovoce.node.store import Store
 from sottovoce.privacy.accounting import check_delta
 from sottovoce.privacy.composite_events import read_event
 from sottovoce.privacy.events import ADJACENCY, Event
-from sottovoce.privacy.filter import any_of_each
+from sottovoce.privacy.filter import Observer, any_of_each, covers, observer, weakest
 from sottovoce.privacy.release import ADVERSARIES, Adversary
 from sottovoce.privacy.statement import PrivacyStatement
-from sottovoce.privacy.strength import Observer, covers, observer, weakest
 
 if TYPE_CHECKING:
     from sottovoce.node.budget_entries import Paid

@@ -25,11 +25,10 @@ from sottovoce.bounded import read_toml
 from sottovoce.data.policy import GUARANTEE, ReadPolicy
 from sottovoce.data.schema import Encoded, Schema
 from sottovoce.data.sql import answer_of
-from sottovoce.data.tables import unit_rows
 from sottovoce.data.values import from_lists
 from sottovoce.errors import DataError, SpecError
 from sottovoce.features import Additive
-from sottovoce.matrices import row_norms
+from sottovoce.matrices import row_norms, unit_rows
 from sottovoce.node.runfile import Run, predicts_numbers
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards

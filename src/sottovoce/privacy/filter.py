@@ -26,12 +26,17 @@ dominating pair's loss L, infinite with probability c_r. Runs pass if for some j
 **Theorem.** Let every run, given all that was released before, be dominated by its pair. For every ε and every set S of
 ends at which `sequential_epsilon` is ε or less, P(S) ≤ e^ε P'(S) + δ. So where runs that would pass a budget are
 refused, everything together is (ε, δ)-DP, however runs were chosen. docs/privacy.md has the proof.
+
+A sum of ε holds against one adversary only if each of its terms does. `transcript` is the strongest: it sees every
+message and may have the help of all other nodes. `secret_pairs(k)` is stronger the larger k is. `central`, who sees the
+final model only, is the weakest.
 """
 
 import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -39,11 +44,13 @@ import numpy as np
 import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array
+from sottovoce.errors import PrivacyError
 from sottovoce.privacy import profiles
 from sottovoce.privacy.accounting import FAINTEST, SMALLEST, check_delta, compute_epsilon, known
 from sottovoce.privacy.composite_events import WholeEvent
 from sottovoce.privacy.composition import Part, compose, moments
-from sottovoce.privacy.events import AccountedEvent
+from sottovoce.privacy.events import AccountedEvent, Event
+from sottovoce.privacy.release import Adversary, Central, Release, SecretPairs, Transcript
 
 FAVOURITE, OTHER, SUM, WHOLE = 0.9, 0.05, 0.04, 0.01
 """What of δ the judge has who likes the first run better, the other one, the one who sums, and the one for searches."""
@@ -251,3 +258,71 @@ def _log_moments(part: Part, orders: tuple[float, ...], cut: float) -> tuple[Arr
         top = float(t[np.argmax(rare)])
     values, _, lost = part.log_moments(at, top, part.cells(top, 8000))
     return values, lost
+
+
+class Observer(NamedTuple):
+    """An adversary, and the nodes that help it where a run named them."""
+
+    adversary: Adversary
+    coalition: tuple[int, ...] | None = None
+
+    def __str__(self) -> str:
+        """Its name."""
+        return str(self.adversary)
+
+
+def observer(adversary: Adversary, events: Iterable[Event]) -> Observer:
+    """The adversary that these events of one run are accounted against."""
+    notes = [event.note for event in events]
+    if isinstance(adversary, SecretPairs) and notes:
+        counts = {note.collusion for note in notes}
+        if None not in counts:
+            return Observer(SecretPairs(max(min(count for count in counts if count is not None), 1)))
+        return Observer(adversary, next((note.coalition for note in notes if note.coalition is not None), None))
+    return Observer(adversary)
+
+
+def covers(one: Observer, other: Observer) -> bool:
+    """Return whether a guarantee against `one` is a guarantee against `other`.
+
+    Examples
+    --------
+    >>> one, two, all_of_them = Observer(SecretPairs(1)), Observer(SecretPairs(2)), Observer(Transcript())
+    >>> covers(two, one), covers(one, two), covers(all_of_them, two), covers(one, all_of_them)
+    (True, False, True, False)
+    """
+    mine, its = one.adversary, other.adversary
+    if one == other or isinstance(mine, Transcript) or isinstance(its, Central):
+        return True
+    if isinstance(mine, SecretPairs) and isinstance(its, SecretPairs):
+        return isinstance(mine.k, int) and isinstance(its.k, int) and mine.k >= its.k
+    return False
+
+
+def strongest(observers: Sequence[Observer]) -> Observer | None:
+    """The one that is at least as strong as all others; None where they cannot be compared."""
+    return next((one for one in observers if all(covers(one, other) for other in observers)), None)
+
+
+def weakest(observers: Sequence[Observer]) -> Observer | None:
+    """The one against which all guarantees hold; None where they cannot be compared."""
+    return next((one for one in observers if all(covers(other, one) for other in observers)), None)
+
+
+def release_against(release: Release, target: Observer) -> Release:
+    """The same release, accounted against another adversary; against `transcript` all other nodes collude.
+
+    Noise that is independent at every node is the same against everybody.
+    """
+    from sottovoce.privacy.pairs import Pairs  # only loaded by those who need it
+
+    before = None if release.before is None else release_against(release.before, target)
+    if not isinstance(release.law, Pairs):
+        return replace(release, before=before)
+    others, adversary = release.law.n - 1, target.adversary
+    k = getattr(adversary, "k", None)
+    if isinstance(adversary, Transcript):
+        k = others
+    if not isinstance(k, int):
+        raise PrivacyError(f"noise that nodes share is not accounted against '{target}'; use 'transcript'")
+    return replace(release, law=release.law.against(min(k, others)), before=before)

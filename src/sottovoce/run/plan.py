@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce import limits
-from sottovoce._renamed import old_arguments, old_attributes
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
@@ -102,7 +101,6 @@ class Public(TypedDict, total=False):
     """How many edges of a real node were left out of a round, by agreement of both ends."""
 
 
-@old_attributes
 @dataclass(frozen=True, eq=False)
 class Request:
     """What a plan is made from. All of it is public, and nothing in it can hold a record.
@@ -212,7 +210,6 @@ class _Network(NamedTuple):
     beta_error: float
 
 
-@old_arguments
 def plan_public(request: Request, schedule: Schedule | None = None, reusable: Plan | None = None) -> Plan:
     """The public plan of a run.
 
