@@ -2,7 +2,9 @@
 
 import multiprocessing
 import os
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from sottovoce import _native, extension
 from sottovoce.engine import ENGINES, compiled, native, reference
 from sottovoce.engine.native import code_of
 from sottovoce.errors import SottovoceError
-from sottovoce.problem.losses import BUILT_IN, Joint
+from sottovoce.problem.losses import LOSSES, Joint
 
 ROUNDS = 12
 EVERYONE = BASE | {"activation": "everyone", "sampling": "full", "noise": "gaussian(0.1)"}
@@ -75,10 +77,10 @@ def same(one, other):
 # --- formulas
 
 
-@pytest.mark.parametrize("name", sorted(set(BUILT_IN) - {"softmax"}))
+@pytest.mark.parametrize("name", sorted(set(native.LOSSES) - {"softmax"}))
 def test_slopes_are_those_of_the_table(name, every_set):
     """On a grid, at kinks, at the extremes, and where a margin is no number; for every instruction set."""
-    loss = BUILT_IN[name]
+    loss = native.LOSSES[name]
     u = np.concatenate(
         [np.linspace(-5, 5, 401), [1.0 + 1e-15, 1e-300, -1e6, 1e6, 1e308, -1e308, np.inf, -np.inf, np.nan]]
     )
@@ -93,10 +95,10 @@ def test_slopes_are_those_of_the_table(name, every_set):
                 assert np.allclose(found, expected, rtol=1e-14, atol=1e-300, equal_nan=True)
 
 
-@pytest.mark.parametrize("name", [name for name, loss in BUILT_IN.items() if loss.targets != "real"])
+@pytest.mark.parametrize("name", [name for name, loss in native.LOSSES.items() if loss.targets != "real"])
 @pytest.mark.parametrize("outputs", [2, 3, 10])
 def test_slopes_of_several_outputs_are_those_of_the_table(name, outputs, every_set):
-    loss, rng = BUILT_IN[name], np.random.default_rng(0)
+    loss, rng = native.LOSSES[name], np.random.default_rng(0)
     u, y = rng.normal(size=(77, outputs)) * 10.0 ** rng.integers(-2, 3, (77, 1)), rng.integers(0, outputs, 77)
     expected = Joint(loss, outputs).slope(u, y.astype(float))
     for instructions in every_set:
@@ -302,3 +304,18 @@ def test_an_installation_without_the_extension_says_so(make_shards, monkeypatch)
 
 def test_every_built_in_loss_has_a_code():
     assert [code_of(loss) for loss in native.LOSSES.values()] == list(range(9))
+
+
+def test_codes_of_losses_are_those_of_the_source():
+    """Else a new row of the table would give another loss's slopes."""
+    source = (Path(__file__).parents[2] / "src" / "native" / "job.hpp").read_text()
+    (listed,) = re.findall(r"enum Loss \{([^}]*)\}", source)
+    assert [name.strip().lower() for name in listed.split(",")] == list(native.LOSSES)
+    assert [code_of(loss) for loss in native.LOSSES.values()] == list(range(len(native.LOSSES)))
+
+
+def test_a_loss_without_a_native_slope_runs_on_numpy_alone(make_shards, monkeypatch):
+    loss = replace(LOSSES.read("squared"), name="twice", slope_formula=lambda u, y, k: np.tanh(u - y))
+    job = job_of(BASE, make_shards, ROUNDS)
+    job = replace(job, problem=replace(job.problem, loss=loss))
+    assert "twice" in str(ENGINES["compiled"].refusal(job)) and ENGINES["reference"].refusal(job) is None

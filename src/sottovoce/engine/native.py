@@ -28,13 +28,16 @@ MATRIX, CLIPPED, TRIMMED = range(3)
 AVERAGINGS: dict[type, int] = {Gossip: MATRIX, Exact: MATRIX, Clipped: CLIPPED, Trimmed: TRIMMED}
 """How messages are averaged: by a matrix of the round, or robustly."""
 
-LOSSES: Mapping[str, Loss] = BUILT_IN
-"""The losses with native slopes, by name; a loss's code is its place. A registered loss is none of them."""
+_NAMES = (
+    "hinge", "smoothed_hinge", "logistic", "squared_hinge", "squared", "huber", "absolute", "quantile", "softmax",
+)  # fmt: skip
+LOSSES: Mapping[str, Loss] = {name: BUILT_IN[name] for name in _NAMES}
+"""The losses with native slopes, in the order of `enum Loss` (`src/native/job.hpp`); others run on NumPy."""
 
 
 def code_of(loss: Loss) -> int:
     """The number of a loss in the native loops."""
-    return list(LOSSES).index(loss.name)
+    return _NAMES.index(loss.name)
 
 
 class Plan(NamedTuple):

@@ -18,6 +18,7 @@ import numpy as np
 
 from sottovoce._types import Array, IntArray, Matrix
 from sottovoce.algorithm.method import Gradient, Method, Speaks
+from sottovoce.engine.native import LOSSES
 from sottovoce.extension import AVAILABLE
 from sottovoce.matrices import is_sparse
 from sottovoce.privacy.release import NoiseTerm, Release, rounded_up
@@ -265,7 +266,8 @@ def exact_sums(problem: Problem, release: Release, row_norm: float, intercept: f
     """The sums that a release is made of."""
     if isinstance(release.sampling, Products):
         return ExactProducts(problem, release.sampling, largest)
-    return ExactSums(problem, release.clip, row_norm, intercept, largest, AVAILABLE)
+    compiled = AVAILABLE and problem.loss.name in LOSSES
+    return ExactSums(problem, release.clip, row_norm, intercept, largest, compiled)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,8 @@ written with ufuncs alone: they work on scalars, arrays and any array type that 
 
 Adding a loss is one row of `LOSSES`: two one-line formulas and the bound of the slope. The bound is the only fact
 about the loss that the privacy of methods with rounds needs; a loss without one (`math.inf`) runs only with per-record
-clipping. The compiled engine has native slopes for `BUILT_IN` (`src/native/losses.hpp`), which a test compares on a
-grid; a registered loss runs on NumPy's.
+clipping. The compiled engine has native slopes of the losses in `engine.native.LOSSES` (`src/native/losses.hpp`), which
+a test compares on a grid; any other loss runs on NumPy's.
 
 A third formula, the convex conjugate φ*(s) = sup_u s·u − φ(u), is needed only to certify an optimum by a duality
 gap. For every loss here but the log-losses it is s·y + κs²/2 on an interval (`Conjugate`); theirs is an entropy
