@@ -292,13 +292,13 @@ class Relabeled:
     """The draws of a job, for nodes that have been renamed by a permutation."""
 
     def __init__(self, draws, back):
-        self.inner, self.inverse_transform = draws, back
+        self.inner, self.back = draws, back
 
     def records(self, nodes, t):
-        return self.inner.records(self.inverse_transform[nodes], t)
+        return self.inner.records(self.back[nodes], t)
 
     def noise(self, nodes, t):
-        return self.inner.noise(self.inverse_transform[nodes], t)
+        return self.inner.noise(self.back[nodes], t)
 
 
 def test_relabelling_the_nodes_permutes_the_result(make_shards):

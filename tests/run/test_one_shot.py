@@ -85,9 +85,9 @@ def test_no_two_units_are_further_apart_than_the_diameter(kind, two):
 def test_sums_and_means_are_those_of_the_units(kind, people, make_shards):
     shards = make_shards(n=3, q=30, m=2, people=people)
     query, grid = queries(shards)[kind], sums_grid(30)
-    user_ids = [np.concatenate([*query.units(shards, node)]) for node in range(3)]
-    assert all(len(some) == 30 and some.shape[1] == query.width for some in user_ids)
-    means = np.stack([some.mean(axis=0) for some in user_ids])
+    units = [np.concatenate([*query.units(shards, node)]) for node in range(3)]
+    assert all(len(some) == 30 and some.shape[1] == query.width for some in units)
+    means = np.stack([some.mean(axis=0) for some in units])
     assert np.allclose(query.means(shards), means, atol=1e-12)
     assert np.allclose(query.exact_sums(shards, grid) * grid / 30, means, atol=1e-12)
 
@@ -144,7 +144,7 @@ def test_all_of_them_take_their_shares_of_one_budget():
     assert release_of(both, np.array([40, 40])).clip == pytest.approx(math.sqrt(0.35) / 2)
     none = SPEC.replace(privacy__moments="none")
     assert none.privacy.one_shot == () and none.privacy.pre_release is none.privacy.post_release is None
-    with pytest.raises(SpecError, match="nothing but in its rounds"):
+    with pytest.raises(SpecError, match="no one-shot release"):
         release_of(none, np.array([40]))
     with pytest.raises(PrivacyError, match="has no budget: write noise"):
         release_of(SPEC.replace(privacy__noise="gaussian(1)"), np.array([40]))

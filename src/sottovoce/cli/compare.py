@@ -177,13 +177,13 @@ def _dataset(name: str, loss: Loss, flags: RecordFlags, feature_map: str | None)
 
 def _of_file(name: str, loss: Loss, flags: RecordFlags) -> Dataset:
     """Read by a schema, or clean numbers within their bound."""
-    records = flags.records(Path(name), loss, policy=SIMULATION)
+    records = flags.read_records(Path(name), loss, policy=SIMULATION)
     records.check_row_norms()
     if records.outputs > 1 or records.user_ids is not None:
         what = "several classes" if records.outputs > 1 else "people"
         raise SpecError(f"{name}: a comparison is of models of two classes, or of numbers, for records, not of {what}")
-    records.loss(loss, planned=False)
-    X, y = records.posed()
+    records.choose_loss(loss, planned=False)
+    X, y = records.in_public_units()
     groups = None if records.groups is None else np.asarray(records.groups).astype(np.str_)
     return split(Records(X, y, groups, records.features, name), owned=True)
 

@@ -88,7 +88,7 @@ class FileFlags:
         form = {"format": self.format, "label": self.label, "group": self.group, "dialect": self.dialect}
         return load(path, **form | more)
 
-    def spoken(self, schema: Schema) -> Schema:
+    def with_dialect(self, schema: Schema) -> Schema:
         """A schema in the dialect that was given."""
         return replace(schema, dialect=self.dialect.over(schema.dialect))
 
@@ -142,7 +142,7 @@ class RecordFlags(ReadFlags):
         int | None, option("--features", "Number of features (svmlight): public; needed without a seed.", DATA)
     ] = None
 
-    def agreed(self) -> Schema | None:
+    def given_schema(self) -> Schema | None:
         """The schema, if one was named, in the dialect that was given."""
         if self.schema is None:
             return None
@@ -151,7 +151,7 @@ class RecordFlags(ReadFlags):
         twice = [f.name for f in fields(RecordFlags) if f.name in own and getattr(self, f.name)]
         if twice:
             raise SpecError(f"the schema says what --{twice[0].replace('_', '-')} would; leave the option out")
-        schema = self.spoken(read_schema(self.schema))
+        schema = self.with_dialect(read_schema(self.schema))
         if self.first_index is None:
             return schema
         if schema.first_index not in (None, self.first_index):
@@ -160,14 +160,14 @@ class RecordFlags(ReadFlags):
 
     def layout_of(self, path: Path, policy: ReadPolicy) -> Layout:
         """How the file is written, to be kept with the run."""
-        schema = self.agreed()
+        schema = self.given_schema()
         if schema is None:
             return complete(self.layout, path, self.format, policy)
         said = schema.dialect
         layout = Layout(None, None, None, schema.first_index, said.separator, said.decimal, said.encoding)
         return complete(layout, path, self.format, policy)
 
-    def records(
+    def read_records(
         self,
         path: Path,
         loss: Loss | None = None,
@@ -187,7 +187,7 @@ class RecordFlags(ReadFlags):
         policy : what may be inferred from the records, and how unusable records are treated
         clipped : whether to keep rows over the bound unchanged, because their subgradients are clipped
         """
-        schema = self.agreed()
+        schema = self.given_schema()
         if schema is not None:
             return from_schema(schema, schema.read(path, self.format, on_read, policy), str(path), policy)
         if not policy.guess:
@@ -291,7 +291,7 @@ class DataFlags(RecordFlags):
         str, option("--partition", "How to partition: even, in_order or dirichlet:0.3 (skewed labels).", DATA)
     ] = "even"
 
-    def partitioned(
+    def read_and_partition(
         self,
         loss: Loss | None,
         seed: int | None,
@@ -306,8 +306,8 @@ class DataFlags(RecordFlags):
             limits.check_count("--seed", seed, 2**128 - 1, 0)
         if self.group is not None and self.partition != "even":
             raise SpecError("--group and --partition contradict each other; give one of them")
-        records = self.records(self.file, loss, on_read, policy=policy, clipped=clipped)
-        chosen = records.loss(loss, planned)
+        records = self.read_records(self.file, loss, on_read, policy=policy, clipped=clipped)
+        chosen = records.choose_loss(loss, planned)
         if not clipped:
             records.check_row_norms()
         weighing = None
@@ -318,7 +318,7 @@ class DataFlags(RecordFlags):
         test = (
             None
             if self.test is None
-            else self.records(self.test, loss, template=records, policy=policy, clipped=clipped)
+            else self.read_records(self.test, loss, template=records, policy=policy, clipped=clipped)
         )
         return partition_records(
             records, chosen, test=test, nodes=self.nodes, how=self.partition, seed=seed, weighing=weighing,

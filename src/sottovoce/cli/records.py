@@ -102,7 +102,7 @@ class Records:
             labels[~self.usable] = None
         return labels
 
-    def loss(self, given: Loss | None, planned: bool) -> Loss:
+    def choose_loss(self, given: Loss | None, planned: bool) -> Loss:
         """The loss, as estimators choose it; of targets whose range is known, in units of half of it."""
         if given is not None:
             if (self.classes is None) != (given.targets == "real"):
@@ -127,7 +127,7 @@ class Records:
                 "is for rows that are directions, such as words of a text"
             )
 
-    def posed(self) -> tuple[Matrix, Array]:
+    def in_public_units(self) -> tuple[Matrix, Array]:
         """Rows and targets in units of their public bounds; the rows' memory is used again."""
         X, y = self.X, self.y
         if self.bound != 1.0:
@@ -252,7 +252,7 @@ class Partitioned:
     targets: tuple[float, float] | None = None
     columns: Columns | None = None
 
-    def mapped(self, spec: Spec) -> "Partitioned":
+    def with_feature_map(self, spec: Spec) -> "Partitioned":
         """The same records after the spec's map of columns, in units of its bound, with how new ones meet the model."""
         of, scale = spec.problem.features, self.names["scale"]
         if not isinstance(of, Additive):
@@ -295,7 +295,7 @@ def partition_records(
     unit = records.bound
     scale = Scale(unit if bounded else None, unit, records.targets)
     names: dict[str, Any] = {"classes": records.classes, "features": records.features, "scale": scale}
-    X, y = records.posed()
+    X, y = records.in_public_units()
     if records.groups is not None:
         if nodes is not None:
             raise SpecError("the group column already says whose each record is; leave --nodes out")
@@ -318,7 +318,7 @@ def partition_records(
             raise DataError(
                 f"the test records have {test.X.shape[1]} features, but the training records have {X.shape[1]}"
             )
-        rows, targets = test.posed()
+        rows, targets = test.in_public_units()
         held_out = Shards.of(rows, targets, np.array([0, len(targets)]))
     return Partitioned(
         records.name, shards, held_out, names, loss, records.outputs, weighing, records.targets, records.columns

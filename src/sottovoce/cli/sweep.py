@@ -69,8 +69,14 @@ def sweep(
         raise SpecError("a sweep needs at least one --epsilon or --noise, and at least one seed")
     planned = problem.preset == "auto" and not noise  # one loss for all of them
     with screen.reading(data.file, json) as on_read:
-        partitioned = data.partitioned(
-            problem.given_loss, 0, planned, SIMULATION, mechanism.on_violation == "clip", problem.weighed, on_read
+        partitioned = data.read_and_partition(
+            problem.given_loss,
+            0,
+            planned,
+            SIMULATION,
+            mechanism.on_violation == "clip",
+            problem.class_weighting,
+            on_read,
         )
     cells: list[Spec] = []
     penalties: list[str | None] = [*h] if h else [None]

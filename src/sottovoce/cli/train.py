@@ -115,14 +115,14 @@ class ProblemFlags:
         return share
 
     @property
-    def weighed(self) -> Callable[[tuple[Any, ...]], Weighing] | None:
+    def class_weighting(self) -> Callable[[tuple[Any, ...]], Weighing] | None:
         """What classes count, once they are known."""
         if self.class_weight is None and self.prior is None:
             return None
 
         def weighing(classes: tuple[Any, ...]) -> Weighing:
-            said = (None if text is None else by_class(text, classes) for text in (self.class_weight, self.prior))
-            return Weighing.of(classes, *said)
+            given = (None if text is None else by_class(text, classes) for text in (self.class_weight, self.prior))
+            return Weighing.of(classes, *given)
 
         return weighing
 
@@ -290,18 +290,20 @@ def train(
     clipped, planned = privacy.on_violation == "clip", model.preset == "auto" and isinstance(privacy.scale, Private)
     with screen.reading(data.file, run.json) as on_read, screen.owner_notes() as note:
         policy = ReadPolicy.of(run.seed is None, note)
-        partitioned = data.partitioned(model.given_loss, run.seed, planned, policy, clipped, model.weighed, on_read)
+        partitioned = data.read_and_partition(
+            model.given_loss, run.seed, planned, policy, clipped, model.class_weighting, on_read
+        )
     partitioned, held = (partitioned, None) if run.holdout is None else Holdout.of(partitioned, run.holdout, run.seed)
     spec, reasons = spec_for(partitioned, model, network, steps, privacy, run.seed)
-    came, partitioned = partitioned.shards, partitioned.mapped(spec)
-    partitioned = replace(partitioned, shards=partitioned.weighing.weighed(spec, partitioned.shards))
-    said = [*reasons, *([f"· {data.caution}"] if planned and data.caution else [])]
+    unmapped, partitioned = partitioned.shards, partitioned.with_feature_map(spec)
+    partitioned = replace(partitioned, shards=partitioned.weighing.weighted(spec, partitioned.shards))
+    notes = [*reasons, *([f"· {data.caution}"] if planned and data.caution else [])]
     _mention_small_nodes(spec, partitioned.shards.sizes, partitioned.names.get("nodes"))
     f_star = optimum(make_problem(spec.problem, partitioned.shards), gap=1e-6).value if run.certify else float("nan")
     if run.out is not None:
         check_overwrite(run.out, spec, run.force)
     _mention_earlier_work(run.out, run.seed)
-    everything, found = came if held is None else held.everything, None
+    everything, found = unmapped if held is None else held.everything, None
     with (
         screen.bar("gossip", quiet=run.json) as progress,
         charge_budget(run.budget, "train", spec, partitioned.shards, everything) as budget_check,
@@ -322,7 +324,7 @@ def train(
             result = replace(result, environment=result.environment | {BUDGETED: True})
         if held is not None:
             result, found = held.evaluated(result)
-    for line in said:
+    for line in notes:
         screen.err.print(line, soft_wrap=True)
     _report(result, found, data, policy, run, f"{partitioned.name}: {spec.problem.loss} + {spec.problem.h}")
 
@@ -455,12 +457,12 @@ def spec_for(
         choice = plan_fit(request)
         reasons = ["[bold]The plan[/], from public numbers alone:", *(f"· {reason}" for reason in choice.reasons)]
         return choice.spec.replace(seed=seed), reasons
-    wanted, said = spec.privacy.sampling, []
+    wanted, notes = spec.privacy.sampling, []
     spec = spec if privacy.sampling is not None else _fitted(spec, int(sizes.min()))
     spec = _with_rounds(spec, steps.rounds, 10.0 if steps.epochs is None else steps.epochs, sizes)
     if spec.privacy.sampling != wanted:
-        said = [f"[yellow]Note:[/] {spec.privacy.sampling}, not {wanted}: the smallest node has no more records."]
-    return partitioned.weighing.started(spec, int(partitioned.shards.X.shape[1])), said
+        notes = [f"[yellow]Note:[/] {spec.privacy.sampling}, not {wanted}: the smallest node has no more records."]
+    return partitioned.weighing.started(spec, int(partitioned.shards.X.shape[1])), notes
 
 
 def _request(spec: Spec, partitioned: Partitioned) -> FitRequest:

@@ -49,7 +49,7 @@ def tune(
         raise SpecError(f"there is a result in '{out}' already; give another folder, or --force to lose it")
     with screen.owner_notes() as notify:
         policy = ReadPolicy.of(seed is None, notify)
-        records = data.records(file, policy=policy)
+        records = data.read_records(file, policy=policy)
     records.check_row_norms()
     public = seed is None or data.schema is not None or data.classes is not None
     search = PrivateSearchCV(

@@ -415,7 +415,7 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
         rows, targets, people, weights = parts
         shards = Shards.of(rows, targets, offsets, user_ids=people, weights=weights)
         self._warn_if_useless(choice, shards)
-        shards = posed.weighing.weighed(choice.spec, shards)
+        shards = posed.weighing.weighted(choice.spec, shards)
         problem = (names, X.shape[1], self.row_norm_, bool(self.fit_intercept), posed.labels, shards.people)
         owner = owner_of_rows((offsets, order))
         return FitInputs(choice.spec.replace(seed=key), choice, names, problem, shards, known, owner, came)

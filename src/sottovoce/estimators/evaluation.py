@@ -228,8 +228,8 @@ def owners_of(model: Any, records: int, nodes: Any, people: Any) -> IntArray:
     from sottovoce.estimators.base import column
 
     if nodes is None:
-        user_ids = records if people is None else len(np.unique(people))
-        n = min(len(model.nodes_), user_ids)
+        units = records if people is None else len(np.unique(people))
+        n = min(len(model.nodes_), units)
         return owner_of_rows(partition(records, n, people, seeded=model.spec_.seed is not None))
     names = column(nodes, records, "nodes").astype(np.str_)
     known = {name: i for i, name in enumerate(model.nodes_.tolist())}

@@ -179,7 +179,7 @@ class Weighing:
         rare = int(np.argmin(self.prior))
         return (float(self.prior[1]), float(self.shares[1])) if self.shares[rare] > self.prior[rare] else None
 
-    def weighed(self, spec: Spec, shards: Shards) -> Shards:
+    def weighted(self, spec: Spec, shards: Shards) -> Shards:
         """The records as a plan has them: where a threshold balances classes, weights go only half of the way."""
         if not spec.privacy.balance or shards.weights is None:
             return shards

@@ -118,7 +118,7 @@ class Shards:
         order, starts = None if order is None else np.asarray(order, dtype=np.int64), None
         if user_ids is not None:
             if len(user_ids) != len(y):
-                raise DataError(f"there are {len(y)} records but {len(user_ids)} unit ids; give one id a record")
+                raise DataError(f"there are {len(y)} records but {len(user_ids)} person ids; give one id a record")
             offsets, order, starts = group_rows(user_ids, offsets, order)
         return cls(X, y, offsets, order, float(intercept), starts, user_ids is not None, _weights(weights, len(y)))
 

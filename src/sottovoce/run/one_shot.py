@@ -48,7 +48,7 @@ class Noisy(NamedTuple):
     mean : (width,) of all units' φ, with noise
     deviation : of the noise in each number of it
     sum_deviation : of the noise in each number of the sum over all units
-    user_ids : the number of units
+    units : how many units there are
     """
 
     mean: Array
@@ -274,7 +274,7 @@ def one_shot_release(spec: Spec, sizes: IntArray, features: int, graph: Graph) -
     """
     privacy, n, choices = spec.privacy, len(sizes), spec.privacy.one_shot
     if not choices:
-        raise SpecError("this run releases nothing but in its rounds; ask for moments, quantiles or a balance")
+        raise SpecError("this run has no one-shot release; set moments, quantiles, a distribution or a balance")
     if n > 1 and not graph.is_complete:
         names = "' and '".join(map(str, choices))
         raise NetworkError(
