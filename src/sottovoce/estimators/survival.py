@@ -19,6 +19,7 @@ from sottovoce.evaluation.tally import Part, Tally, cells, seeded
 from sottovoce.inference.survival import Counts, Curve, LogRank, counts_of, log_rank, survival_curve
 from sottovoce.network.graphs import GRAPHS
 from sottovoce.privacy.events import Event
+from sottovoce.privacy.filter import Observer, release_against
 from sottovoce.privacy.release import (
     ADVERSARIES,
     LAWS,
@@ -30,7 +31,6 @@ from sottovoce.privacy.release import (
 )
 from sottovoce.privacy.sampling import Full
 from sottovoce.privacy.statement import statement_of
-from sottovoce.privacy.strength import Observer, release_against
 from sottovoce.problem.shards import owner_of_rows
 
 COUNTS = Part(1, float(np.sqrt(2.0)))
