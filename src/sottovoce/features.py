@@ -13,8 +13,8 @@ ways: 2F − 1 is one more function (`distribution`), or u is the mean of (1 + t
 indicators of categories, stay as they are. Named pairs of numeric columns add the products w P_a(t_i) P_b(t_j)/(a b)
 for a, b ≤ 3.
 
-*The norm is bounded by construction.* |t|, |P_k(t)|, |cos| and |2F − 1| are at most 1, so a numeric column adds at most
-Σ k^(−2a), plus 1 for each of t (in `cosine`) and F, to the square of a row's norm; a pair adds at most
+*The norm is bounded by construction.* |t|, |P_k(t)|, |cos| and |2F − 1| are at most 1. So to the square of a row's norm
+a numeric column adds at most Σ k^(−2a), and 1 for each of t (in `cosine`) and F. A pair adds at most
 w² (1 + 1/4 + 1/9)². The other columns are scaled down to their own public bound `rest`, each row by itself. The square
 root of the sum, `norm`, bounds every row, whatever it holds. It is attained at a corner of the box for Legendre
 polynomials, since P_k(±1) = (±1)^k. ∎

@@ -1,18 +1,17 @@
-"""Choices of one's own: a loss, a method, a graph, a baseline, a metric that others know by its name, like ours.
+"""Plug-ins: register a loss, a method, a graph, a baseline or a metric of your own under a name.
 
 `register` adds a row to the table of its kind. From then on texts, options, JSON, run files, estimators and errors know
-it; engines run it, or refuse it by name. It never takes the place of a row that is there, nor changes what one
-does: compiled engines know the built-in losses only, and a registered one runs on NumPy. `register` holds it to the
-laws of `sottovoce.testing`, unless reported not to.
+it; engines run it, or refuse it by name. It never replaces a row that is there, nor changes what one does: compiled
+engines know the built-in losses only, and a registered one runs on NumPy. `register` checks it by the laws of
+`sottovoce.testing`, unless `check=False`.
 
 A package that is installed need not be imported: what it names in the entry-point group ``sottovoce.plugins`` is loaded
-when someone requests a name that no table has::
+when a name is requested that no table has::
 
     [project.entry-points."sottovoce.plugins"]
     cauchy = "cauchy_loss:register"
 
-A result that was made with a choice of someone else's says so, and anyone who reads it without is informed what is
-missing.
+A result that was made with a plug-in says so, and a reader without that plug-in gets an error that names it.
 
 What a plug-in can and cannot break: every record's subgradient is clipped to L, so that a loss with a false bound costs
 accuracy and no privacy, and one-shot methods, which clip nothing, refuse it; a method gets noised numbers only; graphs,
@@ -64,7 +63,7 @@ _WORDS = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class Registered(NamedTuple):
-    """A choice that is not ours."""
+    """A choice of a plug-in."""
 
     kind: str
     name: str

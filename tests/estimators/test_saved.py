@@ -280,7 +280,7 @@ def test_the_page_is_the_one_that_the_command_makes(tmp_path):
     assert not (tmp_path / "forged.html").exists()
 
 
-def test_a_run_that_took_its_centre_off_verifies_whatever_the_noise():
+def test_a_run_that_took_its_center_off_verifies_whatever_the_noise():
     """A plan is made again on records that hold nothing, whose noisy mean may yet seem long: one time of twelve."""
     result = fitted("two classes").to_result()
     assert result.spec.privacy.moments.center

@@ -22,7 +22,7 @@ CLASSIFIER = PrivateClassifier(2.0, classes=[False, True], **PUBLIC)
 
 @pytest.mark.parametrize("model", [CLASSIFIER, PrivateRegressor(2.0, target_bounds=(0, 1), **PUBLIC)])
 @pytest.mark.parametrize("settings", [{"trust": "centre"}, {"adversary": "central"}])
-def test_one_node_may_be_a_trusted_centre(model, settings):
+def test_one_node_may_be_a_trusted_center(model, settings):
     """One node sends nothing, against any adversary: the same model, and a statement that says what is trusted."""
     y = X[:, 0] > 0
     alone, center = model.fit(X, y).coef_, model.set_params(**settings).fit(X, y)
@@ -35,7 +35,7 @@ def test_one_node_may_be_a_trusted_centre(model, settings):
     ("settings", "words"),
     [
         ({"trust": "centre", "n_nodes": 2}, "one node that holds all records, but here are 2 nodes"),
-        ({"trust": "everybody"}, "trust must be nobody, majority, centre or"),
+        ({"trust": "everybody"}, "trust must be nobody, majority, center or"),
         ({"trust": "centre", "adversary": "transcript"}, "give one of them"),
     ],
 )
@@ -45,7 +45,7 @@ def test_what_cannot_be_trusted_is_one_sentence(settings, words):
         model.fit(X, X[:, 0] > 0)
 
 
-def test_a_plan_for_a_centre():
+def test_a_plan_for_a_center():
     center = read_trust("centre")
     alone, trusted = (
         choose(PublicInputs((900,), 5, 1.0, 1e-5, adversary=a)) for a in ("transcript", center.adversary(1))

@@ -110,7 +110,7 @@ def test_simplex_projection(v, radius):
 
 
 @given(z=z_vector, s=weight, gamma=weight)
-def test_a_centre_is_a_shift(z, s, gamma):
+def test_a_center_is_a_shift(z, s, gamma):
     h, x0 = CASES["elastic_net"], (0.3, -1.0, 2.0, 0.0)
     d = Euclidean(x0)
     x = d.step(h, z, s, gamma)

@@ -43,7 +43,7 @@ def init(
     out: Annotated[Path, typer.Option("--out", help="Where the kits go.")] = Path("kits"),
     json: Json = False,
 ) -> None:
-    """Make a kit for everybody: certificates, start scripts, what a job may do there, and a page that explains."""
+    """Make a kit for every member: certificates, start scripts, what a job may do there, and a page that explains."""
     agreement = read_agreement(file)
     promised = statement(agreement)
     screen.writable(out)
@@ -159,7 +159,7 @@ def submit(
     follow: Annotated[bool, typer.Option("--follow", help="Stay and watch until it is over.")] = False,
     json: Json = False,
 ) -> None:
-    """Start the run, or let a paused one go on where it was."""
+    """Start the run, or resume a paused one."""
     with administrator(kit, SITE_TIMEOUT) as admin:
         job = admin.submit()
         if follow:
@@ -222,7 +222,7 @@ def watch(
 
 @app.command()
 def stop(kit: AdminKit = Path(), json: Json = False) -> None:
-    """End the run's job, so that all sites rest; nothing is lost, and `submit` lets it go on where it was."""
+    """End the run's job, so that all sites rest; nothing is lost, and `submit` resumes it."""
     with administrator(kit, SITE_TIMEOUT) as admin:
         ended = admin.stop()
     if json:

@@ -44,7 +44,7 @@ def fetch_(
     one: Annotated[bool, typer.Option("--one", help="Only this file, not the test file beside it.")] = False,
     json: Json = False,
 ) -> None:
-    """Download a real data set, once; a download that stops goes on the next time."""
+    """Download a real data set, once; an interrupted download is resumed."""
     names = [name] if one or f"{name}.t" not in SOURCES else [name, f"{name}.t"]
     files = []
     for each in names:

@@ -15,7 +15,6 @@ FIRST = {
 EXAMPLES = {
     "account": "sottovoce account --records 1000 --rounds 100 --sigma 0.5",
     "audit": "sottovoce audit run --runs 1000",
-    "budget": "sottovoce ledger budget ledger --epsilon 3",
     "calibrate": "sottovoce calibrate --epsilon 1 --rounds 100 --records 1000",
     "compare": "sottovoce compare --data breast_cancer --nodes 5 --epsilon 1 --seeds 5",
     "demo": "sottovoce demo --epsilon 1",
@@ -25,19 +24,47 @@ EXAMPLES = {
     "plan": "sottovoce plan --nodes 20 --records 1000 --features 50 --epsilon 1",
     "predict": "sottovoce predict run new.csv --out predictions.csv",
     "report": "sottovoce report run --out report.html",
+    "reproduce": "sottovoce reproduce fig1 table2 --size tiny",
     "schema": "sottovoce schema patients.csv --label outcome --out schema.toml",
     "sweep": "sottovoce sweep patients.csv --label outcome --epsilon 1 --epsilon 3 --seeds 5",
     "train": "sottovoce train patients.csv --schema schema.toml --epsilon 1 --out run",
     "tune": "sottovoce tune patients.csv --schema schema.toml --param loss=hinge,logistic --epsilon 3",
+    "data fetch": "sottovoce data fetch rcv1",
+    "data list": "sottovoce data list",
+    "data make": "sottovoce data make rcv1-like --records 5000 --out rcv1-like.npz",
+    "node check": "sottovoce node check kits/north",
+    "node health": "sottovoce node health kits/north",
+    "node key": "sottovoce node key nodes/north",
+    "ledger abandon": "sottovoce ledger abandon nodes/north run-3",
+    "ledger budget": "sottovoce ledger budget nodes/north --epsilon 3",
+    "ledger export": "sottovoce ledger export nodes/north --out ledger.json",
+    "ledger show": "sottovoce ledger show nodes/north",
+    "ledger verify": "sottovoce ledger verify nodes/north",
+    "consortium init": "sottovoce consortium init consortium.toml --out kits",
+    "consortium renew": "sottovoce consortium renew consortium.toml north",
+    "consortium results": "sottovoce consortium results kits/admin",
+    "consortium revoke": "sottovoce consortium revoke consortium.toml north",
+    "consortium start": "sottovoce consortium start kits/north",
+    "consortium status": "sottovoce consortium status kits/admin",
+    "consortium stop": "sottovoce consortium stop kits/admin",
+    "consortium submit": "sottovoce consortium submit kits/admin --follow",
+    "consortium watch": "sottovoce consortium watch kits/admin",
+    "consortium who": "sottovoce consortium who kits/admin",
 }
-"""An example for each verb."""
+"""An example for each verb, and for each verb of a group."""
 
 
-def arranged(command: Any, everything: bool = False) -> Any:
-    """Begin every verb's help with its example, and hide options that few users set unless `everything` is wanted."""
+def arranged(command: Any, everything: bool = False, group: str = "") -> Any:
+    """Begin every verb's help with its example, and hide options that few users set unless `everything` is wanted.
+
+    The list of verbs keeps their descriptions.
+    """
     for name, verb in getattr(command, "commands", {}).items():
-        if name in EXAMPLES and not (verb.help or "").startswith("Example:"):
-            verb.help = f"Example: {EXAMPLES[name]}\n\n{verb.help or ''}"
+        arranged(verb, everything, f"{name} ")
+        example = EXAMPLES.get(group + name)
+        if example is not None and not (verb.help or "").startswith("Example:"):
+            verb.short_help = verb.short_help or (verb.help or "").split("\n\n")[0]
+            verb.help = f"Example: {example}\n\n{verb.help or ''}"
         if name in FIRST and not everything:
             for option in verb.params:
                 if option.param_type_name == "option":

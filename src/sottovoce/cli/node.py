@@ -136,7 +136,7 @@ def key(
     folder: Annotated[Path, typer.Argument(help="The node's folder; it is made where it is not there.")],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print the public identity key of a node's folder, for the [keys] of a run file."""
+    """Print the public identity key of a node's folder, for the table of keys in a run file."""
     store = Store(folder)
     public = OwnKey(identity_seed(store.secret)).public
     store.close()

@@ -181,7 +181,9 @@ def _trust(offers: list[Offer]) -> Table:
     table.add_column("noise", justify="right")
     table.add_column("points lost", justify="right")
     for offer in offers:
-        table.add_row(offer.trust, offer.words, f"{offer.noise:.2g}", f"{100 * offer.loss:.1f}")
+        table.add_row(
+            offer.trust.replace("centre", "center"), offer.words, f"{offer.noise:.2g}", f"{100 * offer.loss:.1f}"
+        )
     return table
 
 

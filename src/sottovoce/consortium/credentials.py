@@ -1,8 +1,8 @@
 """Database passwords: removed from the environment, passed on by a pipe, and set only while records are read.
 
-An environment may leak by any output of a process, and every child process inherits it. So
-what `local/site.toml` names as `${NAME}`, and what database drivers read on their own (`DRIVERS`), is taken out of it
-where a site is started, and goes through a pipe to the site's process and on to that of a job. There it is in the
+An environment may leak by any output of a process, and every child process inherits it. So two kinds of variables are
+removed from it where a site is started: those that `local/site.toml` names as `${NAME}`, and those that database
+drivers read (`DRIVERS`). They go through a pipe to the site's process and on to that of a job. There it is in the
 environment only inside `lent`, around the query; the environment that a process was started with never has it.
 """
 

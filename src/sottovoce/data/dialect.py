@@ -4,9 +4,9 @@ What separates columns, what marks decimals, how letters are encoded: where nobo
 first lines, for simulations and drafts of a schema only. With a guarantee `settled` takes fixed defaults instead:
 comma, point, utf-8.
 
-A text is read in blocks of whole lines, each decoded and handed to Arrow as bytes in memory: so a file of any length
-takes the memory of a block, a line may be of any width, and no thread of Arrow's ever reads a file, or waits for Python
-to read one, which hung or aborted at exit where it did.
+A text is read in blocks of whole lines, each decoded and handed to Arrow as bytes in memory. So a file of any length
+takes the memory of a block, and a line may be of any width. No thread of Arrow's reads a file: such a thread, waiting
+for Python, could hang or abort at exit.
 """
 
 import codecs

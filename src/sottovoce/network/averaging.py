@@ -5,10 +5,10 @@ it is post-processing of what was released, by a public plan.
 
 - `Gossip(k)`: z_i = Σ_j w_ij s_j, k times for every gradient: W^k. One exchange is the paper's.
 - `Exact`: the mean of all that are active, as an all-reduce. With 2^d ≤ n < 2^(d+1), the n − 2^d others hand their
-  value to a partner (fold), the 2^d average along one bit of their number after another (recursive doubling), and the
-  partners hand the mean back (unfold): depth d, or d + 2 with fold and unfold; at most d + 2 messages pass a node, sent
-  or heard; every node ends with the same bits, and β = 0. What is seen on the way are means of releases. It takes links
-  between any two nodes: a graph has no say in it.
+  value to a partner (fold). The 2^d average along one bit of their number after another (recursive doubling), and the
+  partners hand the mean back (unfold). The depth is d, or d + 2 with fold and unfold; a node sends or receives at most
+  d + 2 messages; every node ends with the same bits, and β = 0. What is seen on the way are means of releases. It takes
+  links between any two nodes: a graph has no say in it.
 - `Clipped(radius)`: z_i = s_i + Σ_j w_ij clip(s_j − s_i), each difference cut to a public length (He, Karimireddy and
   Jaggi 2022). The length is in units of a release: `radius` times what one ζ weighs in a message of the round, a_t or
   η_t. *What it bounds*: with everything else the same, liars move node i in a round by at most 2·radius·Σ w_ij over

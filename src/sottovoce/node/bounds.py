@@ -1,8 +1,8 @@
 """How long a message can be: what no honest node's passes, from public numbers.
 
-A node releases ζ_i = ĝ_i + ν_i. A clipped mean over a batch is at most L q_i/b_i long (a Poisson batch may hold all of
-the q_i records), and N(0, σ²I) in m dimensions is longer than σ(√m + √(2 ln 1/p)) with probability at most p (Gaussian
-norms concentrate). So in round t c_i ζ_i is at most r_t long, at all nodes and in all rounds but for a chance of 2⁻⁴⁰.
+A node releases ζ_i = ĝ_i + ν_i. A clipped mean over a batch is at most L q_i/b_i long, since a Poisson batch may hold
+all q_i records. N(0, σ²I) in m dimensions is longer than σ(√m + √(2 ln 1/p)) with probability at most p, since Gaussian
+norms concentrate. So in round t c_i ζ_i is at most r_t long, at all nodes and in all rounds but for a chance of 2⁻⁴⁰.
 
 Messages are sums of those. Mixing with weights that are not negative and sum to 1 never makes the longest longer, so
 

@@ -7,14 +7,14 @@ Where a round has several exchanges they are counted through the run, as *steps*
 
 A message is addressed by its step and is the same however often it is sent, so an exchange can be requested again at
 any time: lost messages are sent again and duplicates ignored. A node keeps its last two messages on every link and
-hands them out whenever a peer says hello: that is all that a restarted peer can lack. What does not fit (another run, a
-round in which the two do not speak, a second and different message for a round, numbers that no honest node reaches) is
-refused with a code and a reason, and never mixed in.
+hands them out whenever a peer says hello: that is all that a restarted peer can lack. What does not fit is
+refused with a code and a reason, and never mixed in: another run, a round in which the two do not speak, a second and
+different message for a round, numbers that no honest node reaches.
 
 *Input is bounded* before it is parsed: by size, then by steps. A peer's message of a step needs all that
-the plan has this node say to it at earlier ones, so nothing is due that would need what was not said yet. Two that
-speak with each other in a round do so in both directions, so of each peer at most two messages of the plan's size wait
-to be mixed (as many as a restarted node can lack), and its notices leave nothing behind but that they came.
+the plan has this node say to it at earlier ones, so nothing is due that would need what was not said yet. Two nodes
+that speak in a round do so in both directions. So at most two messages of each peer wait to be mixed, as many as a
+restarted node can lack. Of a peer's notices only the fact that they came is kept.
 
 Step 0 is the hello, the one after the last the farewell. In the hello each peer says the highest step that it saw from
 the other, its hash, and the *proof* that came with it: a MAC of step and hash under the sender's own secret, which

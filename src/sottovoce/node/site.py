@@ -1,8 +1,7 @@
 """A site: where a node's records lie, read the way that the public schema says, and the node's own folder.
 
-Nothing is learnt from the data here: which columns there are and what they hold, what counts as +1 and how many
-records a node has are in the run file and its schema, so that a node that has only one class, or a column out of place,
-gives nothing away and breaks nothing.
+Nothing is inferred from the data. The run file and its schema state the columns, the class that counts as +1 and the
+number of records of each node. So a node with one class only, or with a misplaced column, reveals nothing by an error.
 
 Over MPI the command's options say where the records are; in a consortium `site.toml` does, which stays at the site:
 

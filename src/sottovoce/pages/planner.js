@@ -9,7 +9,7 @@ const PLACES = {
   max_bytes: [1e5, 1e6, 1e7, 1e8, 1e9, 0],
 };
 const START = {nodes: 20, records: 1000, features: 50, epsilon: 1, delta: 1e-5, max_bytes: 0};
-const TRUST = [["nobody", "nobody"], ["1", "all but one node"], ["majority", "a majority"], ["centre", "a centre"]];
+const TRUST = [["nobody", "nobody"], ["1", "all but one node"], ["majority", "a majority"], ["centre", "a center"]];
 const known = JSON.parse(document.getElementById("known").textContent);
 const at = (id) => document.getElementById(id);
 const number = (x) => x.toLocaleString("en-GB", {maximumSignificantDigits: 3});

@@ -1,8 +1,8 @@
 """A page on this machine: one address with a secret in it, one HTML file, one function that answers its questions.
 
 It listens on the loopback address alone. The caller must know the token, which is in the address that is opened, and
-must ask for this very host, so that neither another user of the machine nor a site open in the same browser gets an
-answer. The page loads nothing from anywhere: its content security policy names its script and style by their hashes.
+must name this very host. So another user of the machine gets no answer, nor does a site open in the same browser. The
+page loads nothing from anywhere: its content security policy names its script and style by their hashes.
 """
 
 import base64

@@ -762,12 +762,12 @@ def _why_these_rounds(inputs: PublicInputs, given: dict[str, Any], plan: Plan, s
 
 
 def _why_these_steps(given: dict[str, Any], plan: Plan, spec: Spec) -> str:
-    chosen = [f"γ = {spec.algorithm.gamma}"] if "gamma" not in given else []
-    chosen += [f"h = {spec.problem.h}"] if not {"h", "alpha"} & set(given) else []
-    what = " and ".join(chosen) or "the fixed γ and h"
+    chosen = [f"gamma {spec.algorithm.gamma}"] if "gamma" not in given else []
+    chosen += [f"regularizer {spec.problem.h}"] if not {"h", "alpha"} & set(given) else []
+    what = " and ".join(chosen) or "the fixed gamma and regularizer"
     return (
-        f"With {what} the model follows the mean gradient for τ = {plan.reach:.3g}: shorter would miss the optimum by "
-        f"more, longer would pick up more noise. Predicted loss of accuracy: {100 * plan.loss:.1f} points."
+        f"With {what} a model is at most {plan.reach:.3g} times the mean gradient: a smaller multiple would miss the "
+        f"optimum by more, a larger one would add more noise. Predicted loss of accuracy: {100 * plan.loss:.1f} points."
     )
 
 
@@ -786,7 +786,7 @@ def _why_this_loss(inputs: PublicInputs, spec: Spec) -> list[str]:
     if "loss" in inputs.free and inputs.loss.name == "logistic":
         return ["Noise will add little to what is lost in any case: the loss is logistic, which orders records best."]
     if "penalty" in inputs.free and getattr(spec.problem.h, "phi", 0.0) > 0:
-        return ["A coordinate counts by what it has over half a deviation of the noise: that is h's l1 part."]
+        return ["The l1 part of the regularizer ignores coordinates below half a deviation of the noise."]
     return []
 
 

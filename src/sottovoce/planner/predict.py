@@ -1,11 +1,11 @@
 """What a plan foresees from public numbers: its noise, in closed form, and from that its loss of accuracy.
 
-Fit to compare hundreds of plans in a blink. What counts of the noise is c, its deviation in each coordinate of the mean
+It compares hundreds of plans in a second. What counts of the noise is c, its deviation in each coordinate of the mean
 gradient over the whole run. With σ_i calibrated to K releases, σ_i ∝ √K, the mean of K releases has the same noise for
 every K: in the limit of large batches σ_i = 2L√K z₁/q_i, z₁ the noise multiplier of a single Gaussian release. Small
-batches need more. How much is taken from the central limit theorem for subsampled Gaussians, whose parameter per round
-is 2p√sinh(1/z²) under Poisson sampling (a record in or out, replaced by one on the other side) and p√(exp(1/z²) − 1)
-for batches of fixed size.
+batches need more, by the central limit theorem for subsampled Gaussians. Its parameter per round is 2p√sinh(1/z²)
+under Poisson sampling (a record in or out, replaced by one on the other side), and p√(exp(1/z²) − 1) for batches of
+fixed size.
 
 The loss of accuracy is one formula of (τ, c, m, T), fitted once on synthetic problems. A run that follows noisy mean
 gradients over T rounds with reach τ (x = −τ · mean gradient; gradients and rows scaled to norm at most 1) errs more
@@ -15,9 +15,9 @@ often than the best linear model by about
   + e x/(1 + x),  x = k c² m^v (τ + τ₁)^u      noise in the model
   + s y/(1 + y),  y = (τ/(dT))^w               steps too long: the iterates swing
 
-Bias and noise are powers because the spectra of data are; the noise grows more slowly than (cτ)² since directions in
-which the data has curvature contract it, and hardly with m, since what noise does to a score ⟨c, x⟩ depends on the norm
-of the row and not on the number of its columns. Theorem 2 has the same three terms, each 10² to 10³ too large.
+Bias and noise are powers because the spectra of data are. The noise grows more slowly than (cτ)², since directions in
+which the data has curvature contract it. It hardly grows with m: its effect on a score ⟨c, x⟩ depends on the norm of
+the row, not on the number of columns. Theorem 2 has the same three terms, each 10² to 10³ too large.
 
 The constants say how problems behave on average: on one data set the prediction may be off by a factor, the ranking of
 plans is what they are for.

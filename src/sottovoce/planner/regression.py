@@ -1,8 +1,8 @@
 """Plans for regression: a descent that is stable by public bounds, statistics in one round, or the mean of the targets.
 
-What went wrong before: the formula for classifiers (`predict`) takes steps τ/T of up to 32, which a hinge bears. A loss
-of curvature 1 is stable below 2/λmax, with λmax ≤ R² + B² by the public bound of a row, and beyond that the iterates
-grow: less noise, worse models. Here no step is longer than 1.6/λmax, whatever the noise.
+A loss of curvature 1 is stable for steps below 2/λmax, with λmax ≤ R² + B² by the public bound of a row; with longer
+steps the iterates grow. So no step is longer than 1.6/λmax, whatever the noise; the formula for classifiers (`predict`)
+takes steps τ/T of up to 32, which a hinge bears.
 
 *Descent.* With γ constant and a_t = 1 dual averaging is plain descent, x_{t+1} = x_t − ζ_t/γ. A plan is a number of
 rounds T, a reach τ = T/γ up to the cap, the share s of the rounds, the last ones, that count in the model, and for the
@@ -10,15 +10,15 @@ squared loss the clip: a record pulls no harder than one that errs by k, so that
 need one round, no clip and no step (`algorithm.statistics`), but their noise is that of all products of m numbers. *The
 mean* needs three numbers.
 
-All three are compared by the R² that they are foreseen to lose against least squares without noise, from one picture
-of the data that holds on average: targets with a variance of 0.1 in units of half their range, of which 0.6 is there to
-be explained, nine tenths of it in directions with eigenvalues ∝ j^(−1/2) that add up to 0.8, one tenth in faint ones,
-for whose sake it pays to go far where noise allows it; the mean 0.2 off the middle of the range; errors of 0.2 at the
-optimum. In a direction with curvature αλ, α the share of records within the clip, a descent of reach τ leaves
-e^{−(1−s)x} (1 − e^{−sx})/(sx) of the way, x = αλτ, and noise c²τ²λ/(3/(3 − 2s) + sx²). The iterates, which no average
-has calmed, swing by c²τ/(2α) in each direction (at most c²τ²λ); errors are the larger for it, and α the smaller: a clip
-that is too small for the noise lets the model drift. Statistics under a ridge r leave r/(λ + r), and noise
-v λ/(λ + r)². Where the best foreseen is no better than a constant, the plan is the constant, and says so.
+All three are compared by the R² that they are foreseen to lose against least squares without noise, from one picture of
+the data that holds on average. Targets have a variance of 0.1 in units of half their range, and a mean 0.2 off the
+middle of the range. A linear model can explain 0.6 of the variance: nine tenths of it in directions with eigenvalues ∝
+j^(−1/2) that add up to 0.8, one tenth in faint directions, which need a long reach. Errors at the optimum are 0.2. In a
+direction with curvature αλ, α the share of records within the clip, a descent of reach τ leaves e^{−(1−s)x} (1 −
+e^{−sx})/(sx) of the way, x = αλτ, and noise c²τ²λ/(3/(3 − 2s) + sx²). The iterates, which no average has calmed, swing
+by c²τ/(2α) in each direction (at most c²τ²λ); errors are the larger for it, and α the smaller: a clip that is too small
+for the noise lets the model drift. Statistics under a ridge r leave r/(λ + r), and noise v λ/(λ + r)². Where the best
+foreseen is no better than a constant, the plan is the constant, and says so.
 
 *Never all rounds.* s is a half or three quarters. With s = 1, 1/x of the way is left, however far it was, and where
 bounds are ten times too wide and all targets at one end of them that is more than targets differ by. The picture does

@@ -2,7 +2,7 @@
 
 `nobody`: every message may be read by anybody, and all other nodes be curious. A number k, or `majority`: every message
 may be read, and up to k nodes, fewer than half of them, may collude; the others keep the secrets that they
-share in pairs. `centre`: one place holds all records, and the model is all that leaves it. A guarantee is against an
+share in pairs. `center`: one place holds all records, and the model is all that leaves it. A guarantee is against an
 adversary; trust is how people choose one.
 """
 
@@ -76,7 +76,7 @@ class AllBut(Trust):
         """Every node is curious, at the least."""
         if self.k < 1:
             raise SpecError(
-                f"at least 1 node may be curious, not {self.k}; trust 'nobody', a number of nodes or a 'centre'"
+                f"at least 1 node may be curious, not {self.k}; trust 'nobody', a number of nodes or a 'center'"
             )
 
     def __str__(self) -> str:
@@ -93,16 +93,16 @@ class AllBut(Trust):
 
 
 @dataclass(frozen=True)
-class Centre(Trust):
+class Center(Trust):
     """One place holds all records."""
 
-    name: ClassVar[str] = "centre"
+    name: ClassVar[str] = "centre"  # saved plans have the British spelling
 
     def adversary(self, nodes: int) -> Adversary:
         """Who sees the model."""
         if nodes > 1:
             raise SpecError(
-                f"a trusted centre is one node that holds all records, but here are {nodes} nodes, which would see one "
+                f"a trusted center is one node that holds all records, but here are {nodes} nodes, which would see one "
                 "another's messages; bring the records together, or trust nobody or a majority of the nodes"
             )
         return Central()
@@ -112,7 +112,7 @@ class Centre(Trust):
         return "one trusted place holds all records, and only the final model is seen"
 
 
-KINDS: dict[str, type[Trust]] = {kind.name: kind for kind in (Nobody, Majority, Centre)}
+KINDS: dict[str, type[Trust]] = {kind.name: kind for kind in (Nobody, Majority, Center)}
 
 
 def read_trust(value: Any) -> Trust:
@@ -120,7 +120,7 @@ def read_trust(value: Any) -> Trust:
 
     Examples
     --------
-    >>> read_trust("centre").words(1)
+    >>> read_trust("center").words(1)
     'one trusted place holds all records, and only the final model is seen'
     >>> read_trust("center") == read_trust("centre")
     True
@@ -128,18 +128,18 @@ def read_trust(value: Any) -> Trust:
     (True, 'secret_pairs(3)')
     >>> read_trust("everybody")
     Traceback (most recent call last):
-    sottovoce.errors.SpecError: trust must be nobody, majority, centre or the number of nodes that may collude, not ...
+    sottovoce.errors.SpecError: trust must be nobody, majority, center or the number of nodes that may collude, not ...
     """
     if isinstance(value, Trust):
         return value
     if value == "center":
-        value = "centre"  # saved plans have the British spelling
+        value = Center.name
     if isinstance(value, str) and value in KINDS:
         return KINDS[value]()
     number = value.isdecimal() if isinstance(value, str) else isinstance(value, int | np.integer)
     if number and not isinstance(value, bool):
         return AllBut(int(value))
-    raise SpecError(f"trust must be {', '.join(KINDS)} or the number of nodes that may collude, not {value!r}")
+    raise SpecError(f"trust must be nobody, majority, center or the number of nodes that may collude, not {value!r}")
 
 
 def _spare(adversary: Adversary, n: int) -> int:
@@ -164,7 +164,7 @@ class Offer(NamedTuple):
 
 
 def offers(inputs: PublicInputs, **fixed: Any) -> list[Offer]:
-    """What each choice would give: for two nodes or more also a centre, if all records were brought there.
+    """What each choice would give: for two nodes or more also a center, if all records were brought there.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def offers(inputs: PublicInputs, **fixed: Any) -> list[Offer]:
     tried = [(trust, replace(inputs, adversary=trust.adversary(n)), fixed) for trust in kinds]
     alone = {name: value for name, value in fixed.items() if name not in OF_MANY}
     one = replace(inputs, sizes=(sum(inputs.sizes),), graph="complete", adversary=Central(), may_lose=0)
-    tried.append((Centre(), one, alone))
+    tried.append((Center(), one, alone))
     found = []
     for trust, these, settings in tried:
         choice = choose(these, **settings)

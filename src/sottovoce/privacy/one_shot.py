@@ -3,8 +3,8 @@
 A node releases the mean of φ over its units, once, with the noise z₁/q_i in every number; z₁ is the multiplier of one
 Gaussian release that is (ε, δ)-DP. Two units' φ are at most √s apart, so that this is a Gaussian mechanism with the
 parameter μ√s, μ = 1/z₁: it takes the share s of the budget μ². Mechanisms of shares s₁ and s₂ have the same noise and
-are together one of the share s₁ + s₂, in whatever order they come and whatever each makes of those before it
-(Gaussian mechanisms compose by Σ 1/z²). The rounds are calibrated for what is left.
+are together one of the share s₁ + s₂ (Gaussian mechanisms compose by Σ 1/z²). That holds in any order, and where one
+depends on the results of those before it. The rounds are calibrated for what is left.
 
 A person counts with the mean of φ over their rows. Where φ counts cells, that is a vector p of shares that add up to 1,
 and ‖p − p'‖² = ‖p‖² + ‖p'‖² − 2⟨p, p'⟩ ≤ 2 for two such vectors: the bound of single rows, without any clipping.

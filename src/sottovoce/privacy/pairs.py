@@ -23,8 +23,8 @@ draws, and with all noise multiplied by the public factor √((1 + r²h)/(1 + r�
 n − k. Then σ̂ is in every epoch what it was, and a node makes T + f releases at most. (The theorem is in
 docs/privacy.md.)
 
-*Draws.* Where all share with all, ρ√a(η_i − the mean of η over the a nodes that speak) has the covariance of all pairs'
-noises together, ρ²·Laplacian, at the cost of one normal a node instead of one a pair. One process may draw so; real
+*Draws.* Where all share with all, one normal per node is enough instead of one per pair. ρ√a(η_i − the mean of η over
+the a nodes that speak) has the covariance of all pairs' noises together, ρ²·Laplacian. One process may draw so; real
 nodes draw real pairs (`Pairs.with_peers`).
 """
 

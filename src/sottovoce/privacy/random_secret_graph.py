@@ -1,11 +1,11 @@
 """Secrets shared by chance, for very many nodes (see `pairs`).
 
-Nobody shares secrets with a hundred thousand others, and of any fixed graph with few links a minority of nodes can cut
-someone off. So there is a second model (Bell et al. 2020): which nodes collude is settled first, and then public random
-bits decide who shares with whom, every pair with the same chance q. The Laplacian of the h honest nodes is a sum of
-independent matrices of norm 2 with mean qh on the vectors whose sum is 0, so that its second eigenvalue is below (1 −
-θ)qh with a chance of at most (h − 1)·exp(−qh(θ + (1 − θ)log(1 − θ))/2): Tropp's Chernoff bound (2012). That chance is
-given beforehand and is part of δ; the θ it leaves gives the noise that hides a node (`least_noise_left`).
+A node cannot share secrets with a hundred thousand others, and a minority of nodes can cut off some node of any fixed
+graph with few links. So there is a second model (Bell et al. 2020): which nodes collude is settled first, and then
+public random bits decide who shares with whom, every pair with the same chance q. The Laplacian of the h honest nodes
+is a sum of independent matrices of norm 2, with mean qh on the vectors whose sum is 0. By Tropp's Chernoff bound (2012)
+its second eigenvalue is below (1 − θ)qh with a chance of at most (h − 1)·exp(−qh(θ + (1 − θ)log(1 − θ))/2). That chance
+is given beforehand and is part of δ; the θ it leaves gives the noise that hides a node (`least_noise_left`).
 """
 
 import math

@@ -221,9 +221,8 @@ def _accuracy(loss: Loss, u: Array, y: Array) -> float:
 def clipped_mean(problem: Problem, node: int, x: Array, records: IntArray | None, divisor: float, clip: float) -> Array:
     """(1/divisor) Σ clip(∂l(x, ξ)) over a node's sampled units: what the node then perturbs.
 
-    Each record's subgradient s ⊗ c, times its weight (each person's mean over their rows), is scaled to norm at most
-    `clip` *before* averaging, whatever the data holds, so that the sensitivity is a fact of this line and not a hope
-    about the data.
+    Each record's subgradient s ⊗ c, times its weight, is scaled to norm at most `clip` before averaging; of a person,
+    the mean over their rows. So the sensitivity holds for any data.
     """
     shards = problem.shards
     if records is not None and len(records) == 0:

@@ -1,8 +1,8 @@
 """The reference optimum F*, certified by a duality gap.
 
 The primal is F(x) = Σ w_r φ(⟨c_r, x⟩, y_r) + h(x). For any slopes s in the domain of φ*,
-D(s) = −Σ w_r φ*(s_r, y_r) − h*(−Σ w_r s_r c_r) is a lower bound of F*, so that F(x) − D(s) bounds the error of x
-whatever found the two points. Where h* is an indicator (l1), D is taken over ‖x‖₁ ≤ F(x)/φ instead, which holds every
+D(s) = −Σ w_r φ*(s_r, y_r) − h*(−Σ w_r s_r c_r) is a lower bound of F*. So F(x) − D(s) bounds the error of x, however
+the two points were found. Where h* is an indicator (l1), D is taken over ‖x‖₁ ≤ F(x)/φ instead, which holds every
 minimizer because losses are not negative; that makes it finite, and tight in the limit.
 
 The points are found by dual coordinate ascent (`Ascent`, whose passes over the rows are in `coordinate`) with three
@@ -18,7 +18,7 @@ strongly convex F without knowing its modulus. The slopes p − e_y at any point
 that every point brings its own dual bound.
 
 A loss without a conjugate has no dual bound. Where h is μ-strongly convex, F(x) − ‖g‖²/2μ is a lower bound of F* for
-any subgradient g of F at x, and a proximal gradient step brings one that goes to 0 where the loss is smooth
+any subgradient g of F at x. Where the loss is smooth, proximal gradient steps make one that goes to 0
 (`_by_gradients`). That rests on the loss being convex, as `sottovoce.testing.check_loss` checks.
 """
 

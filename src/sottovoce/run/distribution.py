@@ -11,12 +11,12 @@ over the others in proportion to their widths, so that F is the identity where n
 the share of the records in lower cells and half of its own, between centers of cells on a straight line.
 *c* is the mean of every function under these shares: skewed columns have most values at a bound, where all polynomials
 are far from 0, and such a common offset is one direction that shortens all others.
-*s* is in proportion to v^(−1/4), v the variance of a feature, so that features of small variance do not drown, and
-brings the mean square of rows to that of the bound, as far as the shares know it.
+*s* is in proportion to v^(−1/4), v the variance of a feature, so that noise does not hide features of small variance.
+It brings the mean square of rows to that of the bound, as far as it follows from the shares.
 
-All of it is post-processing of the release, or done to a row by itself. As in `run.shape`, rows may come out up to
-twice as long as their bound; then the subgradient is clipped. A model is taken back by s and c, where it is linear in
-φ_F. Rows of a regression are neither centered nor made longer.
+All of it is post-processing of the release, or done to a row by itself. As in `run.private_scaling`, rows may come out
+up to twice as long as their bound; then the subgradient is clipped. A model is taken back by s and c, where it is
+linear in φ_F. Rows of a regression are neither centered nor made longer.
 """
 
 import math

@@ -1,7 +1,7 @@
-"""solve(spec, shards) -> result, and run_batch(specs, shards) -> runs, of which it is one: the only way in.
+"""solve(spec, shards) -> result of one run, and run_batch(specs, shards) -> several runs.
 
-The loop prepare → rounds → observe → result stands here and nowhere else. Estimators, command line, sweeps, comparisons
-and the paper's experiments go through it.
+The loop prepare → rounds → observe → result is implemented here only. Estimators, command line, sweeps, comparisons and
+the paper's experiments use it.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The range of targets: a narrower one than the public bounds, from noisy counts, before a regression's first round.
 
-What is known of the targets is what `privacy.quantiles` releases: of each node the noisy shares of its targets in
+`privacy.one_shot.Quantiles` is the release: of each node the noisy shares of its targets in
 public cells, 4 of them, 16, 64, 256 and 1,024, averaged by numbers of records. From them follows one public range
 [l, u] within [−1, 1], and the run is made on targets that are clipped to it and brought to [−1, 1] again, each alone,
 
@@ -9,15 +9,15 @@ public cells, 4 of them, 16, 64, 256 and 1,024, averaged by numbers of records. 
 A model of these is taken back to the units that targets came in, where it is linear again: its weights times (u − l)/2,
 and (l + u)/2 more of the constant term. (Without an intercept nothing can be added, and the range lies about 0.)
 
-*Where a range ends.* From either end of [−1, 1] one walks over the largest cells, adding up their shares, into the
-first with which the sum is surely over the tail, a hundredth of the targets or less: by `TAIL_DEVIATIONS` deviations of
-its noise, but by no more than `MAX_TAIL_WITH_NOISE`. This cell's own cells are walked over in the same way,
-going on from the sum before them, and so on to the smallest; where no cell of the next size takes the sum so far, the
-walk ends at the outer end of the larger one. So empty cells are passed by, be they nine tenths of the public range or
-99 %, and what is clipped is about the tail where noise is small. Where it is not, more of them may lie beyond: the end
-is then moved outwards from the middle, as much as quantiles of a normal law are apart. No data has that law, and yet it
-is right about how far: too wide costs noise, too narrow what the clipped targets would have said. Where
-`TAIL_DEVIATIONS` deviations are over `MAX_TAIL_WITH_NOISE` nothing is sure, and the range stays what it was.
+*Where a range ends.* From either end of [−1, 1] shares of the largest cells are added up, to the first cell with which
+the sum is surely over the tail, a hundredth of the targets or less: by `TAIL_DEVIATIONS` deviations of its noise, but
+by no more than `MAX_TAIL_WITH_NOISE`. This cell's own cells are walked over in the same way, going on from the sum
+before them, and so on to the smallest; where no cell of the next size takes the sum so far, the walk ends at the outer
+end of the larger one. So empty cells are passed by, be they nine tenths of the public range or 99 %, and what is
+clipped is about the tail where noise is small. Where it is not, more of them may lie beyond: the end is then moved
+outwards from the middle, as much as quantiles of a normal law are apart. No data has that law, and yet it is right
+about how far: too wide costs noise, too narrow what the clipped targets would have said. Where `TAIL_DEVIATIONS`
+deviations are over `MAX_TAIL_WITH_NOISE` nothing is sure, and the range stays what it was.
 """
 
 import math
