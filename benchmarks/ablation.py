@@ -20,7 +20,7 @@ from sottovoce.experiments.table import Row, Runs
 from sottovoce.figure import Interval
 from sottovoce.planner import PublicInputs, choose
 from sottovoce.problem.shards import Shards
-from utility import HERE, KEY, rewrite, tell
+from utility import HERE, KEY, report_progress, rewrite
 from utility_methods import DATA, inputs_of, load
 from utility_methods import run as run_spec
 
@@ -119,7 +119,7 @@ def measure(arguments: argparse.Namespace) -> None:
         for seed in range(arguments.seeds)
         for name in arguments.variant
     ]
-    runs.fill([head for head in wanted if not runs.find(**head)], run, done=tell)
+    runs.fill([head for head in wanted if not runs.find(**head)], run, done=report_progress)
 
 
 def redraw() -> None:

@@ -64,7 +64,7 @@ JUSTIFIED = {
         r"_renamed|\.but\(seed=3\)|units=\\\\\)|units=\[0|--deal\b|`--(weigh|ask|try|lost|correct|h|"
         r"deal|unit|no-shape)`"
     ): "old names that are still accepted, and their tests",
-    r"Anaconda": "bundles, of packages",
+    r"lognormal|income|\(price - 2\.5\)": "columns of a benchmark's synthetic table",
 }
 """Lines where an old word stays, and why."""
 ALIASES = ("_renamed.py", "test_renamed.py")
