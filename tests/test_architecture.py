@@ -179,7 +179,6 @@ MANY_PARAMETERS = {
     "data/load.py::load",
     "estimators/",
     "gpu/src/sottovoce_gpu/rounds.py::_numbered",
-    "node/budget.py::check_affordable",
     "privacy/statement.py::make_statement",
     "run/solve.py::solve",
 }

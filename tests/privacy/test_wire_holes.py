@@ -17,7 +17,7 @@ from sottovoce.errors import PrivacyError, SottovoceError
 from sottovoce.experiments.baselines import output_perturbation
 from sottovoce.experiments.inputs import BaselineInputs
 from sottovoce.network.graphs import GRAPHS
-from sottovoce.node.budget import check_affordable
+from sottovoce.node.budget import Spending, check_affordable
 from sottovoce.node.ledger import Row
 from sottovoce.privacy.accounting import compute_epsilon
 from sottovoce.privacy.calibration import sigma, single
@@ -168,7 +168,7 @@ def test_a_budget_over_runs_is_kept_by_a_filter():
     def ask(budget):
         rows = [Row(0, "budget", "", 0, "", {"dataset": "ours", "epsilon": budget, "delta": 1e-5}, b"")]
         rows += opened("first", run)
-        return check_affordable(rows, "ours", "f", run, Transcript(), "second")
+        return check_affordable(rows, Spending.planned("second", "ours", "f", run, Transcript()))
 
     with pytest.raises(PrivacyError, match=f"to ε = {needed:.4g}.*so far 0.9996"):
         ask(1.3)

@@ -238,8 +238,10 @@ class Examiner:
 
     def check_affordable(self) -> None:
         """As for a run, by the budget of the whole data set."""
-        rows, adversary, adjacency = self._rows(), self.run.spec.privacy.adversary, self.run.statement.adjacency
-        budget.check_affordable(rows, self.dataset, self.fingerprint, self.event, adversary, self.digest, adjacency)
+        adversary, adjacency = self.run.spec.privacy.adversary, self.run.statement.adjacency
+        records = self.dataset, self.fingerprint
+        new = budget.Spending.planned(self.digest, *records, self.event, adversary, adjacency)
+        budget.check_affordable(self._rows(), new)
 
     def _rows(self) -> Sequence[Row]:
         rows = self.store.rows()

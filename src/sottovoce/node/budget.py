@@ -147,6 +147,21 @@ class Spending(NamedTuple):
     """(owner, event) of a run over several owners' records whose events differ; an owner may have several."""
     adversary: str = "transcript"
 
+    @classmethod
+    def planned(
+        cls,
+        run: str,
+        dataset: str,
+        fingerprint: str,
+        event: Event,
+        adversary: Adversary,
+        adjacency: str = ADJACENCY,
+        each: tuple[tuple[str, Event], ...] = (),
+        name: str = "run",
+    ) -> "Spending":
+        """What a run will have cost that has released nothing so far."""
+        return cls(run, name, dataset, fingerprint, event, 0, "open", adjacency, each, str(adversary))
+
     @property
     def observer(self) -> Observer:
         """The adversary, as its events are accounted against it."""
@@ -252,39 +267,29 @@ def joint_epsilon(runs: Iterable[Spending], delta: float) -> float:
     return any_of_each([run.events() for run in listed], delta)
 
 
-def check_affordable(
-    rows: Sequence[Row],
-    dataset: str,
-    fingerprint: str,
-    event: Event,
-    adversary: Adversary,
-    run: str,
-    adjacency: str = ADJACENCY,
-    each: tuple[tuple[str, Event], ...] = (),
-    what: str = "run",
-) -> float:
+def check_affordable(rows: Sequence[Row], new: Spending) -> float:
     """ε of everything with this run; an error where that passes the owner's budget, or where there is none."""
+    dataset, adjacency = new.dataset, new.adjacency
     limit = budgets(rows).get(dataset)
     if limit is None:
         raise PrivacyError(
             f"the owner has set no budget for data set '{dataset}'; set one first: sottovoce ledger budget DIR "
             "--epsilon … --delta …"
         )
-    same = counted_spendings(rows, dataset, fingerprint, excluding=run)
+    same = counted_spendings(rows, dataset, new.fingerprint, excluding=new.run)
     if any(s.adjacency != adjacency for s in same):
         raise PrivacyError(
             f"data set '{dataset}' was accounted for '{same[0].adjacency}' before, and this run counts '{adjacency}'; "
             "what both cost together is not known: keep to one unit, or give these records another data set"
         )
-    new = Spending(run, what, dataset, fingerprint, event, 0, "open", adjacency, each, str(adversary))
     _check_not_weaker(new, same)
     after, most = joint_epsilon([*same, new], limit.delta), math.inf if limit.epsilon is None else limit.epsilon
     if after > most * (1 + SLACK):
         already = joint_epsilon(same, limit.delta)
         raise PrivacyError(
-            f"this {what} would bring data set '{dataset}' to ε = {_number(after)} at δ = {limit.delta:g} (so far "
+            f"this {new.name} would bring data set '{dataset}' to ε = {_number(after)} at δ = {limit.delta:g} (so far "
             f"{_number(already)}), over the owner's budget of ε = {most:g}, against "
-            f"'{adversary}' ({adjacency}); nothing was sent: plan more noise or fewer rounds"
+            f"'{new.adversary}' ({adjacency}); nothing was sent: plan more noise or fewer rounds"
         )
     return after
 

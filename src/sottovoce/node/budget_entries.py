@@ -23,7 +23,7 @@ import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array, IntArray, Matrix
 from sottovoce.errors import FolderInUse, PrivacyError
-from sottovoce.node.budget import HELD_OUT, Budget, budgets, check_affordable, opening
+from sottovoce.node.budget import HELD_OUT, Budget, Spending, budgets, check_affordable, opening
 from sottovoce.node.ledger import Row
 from sottovoce.node.store import FILE, Store
 from sottovoce.privacy.events import Event
@@ -80,7 +80,8 @@ def pay(budget: Budget, what: str, statement: PrivacyStatement, records: Paid, c
             if store.ledger.has("open", run):
                 return run
             rows = _limited(store.rows(), budget, dataset)
-            check_affordable(rows, dataset, whole, worst, adversary, run, statement.adjacency, each, what)
+            new = Spending.planned(run, dataset, whole, worst, adversary, statement.adjacency, each, what)
+            check_affordable(rows, new)
             if check:
                 return run
             detail = opening(what, "", dataset, whole, worst, adversary, statement.adjacency, messages=1)

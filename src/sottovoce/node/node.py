@@ -154,8 +154,9 @@ class DurableNode(Node):
         return self.finished and self.store.run_keys(self.run.digest) is None
 
     def _check_affordable(self) -> None:
-        adjacency, rows = self.run.statement.adjacency, self.store.rows()
-        budget.check_affordable(rows, self.dataset, self.fingerprint, *self._cost, self.run.digest, adjacency)
+        records, adjacency = (self.dataset, self.fingerprint), self.run.statement.adjacency
+        new = budget.Spending.planned(self.run.digest, *records, *self._cost, adjacency)
+        budget.check_affordable(self.store.rows(), new)
 
     def _check_as_planned(self, opened: dict[str, Any]) -> None:
         """A run goes on with the noise, and on the records, that it was opened with."""
