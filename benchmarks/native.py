@@ -23,8 +23,8 @@ from measure import HEADS, Line, Target, Work, in_turn, row
 from sottovoce import _native
 from sottovoce.data.synthetic import sparse_text, two_gaussians
 from sottovoce.engine import reference
-from sottovoce.engine.cores import shared
 from sottovoce.engine.job import Job
+from sottovoce.extension import shared
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
 from sottovoce.run.spec import AlgorithmSpec, Spec

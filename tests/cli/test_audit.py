@@ -106,15 +106,15 @@ def test_one_shot_releases_are_attacked_too():
     )
     aim = verb.Target("a test", spec, np.array([12]), 3)
     options = {"runs": 300, "confidence": 0.95, "seed": 1}
-    assert verb._once(aim, spec, **options) == {}
+    assert verb._audit_one_shot(aim, spec, **options) == {}
     scores = {"privacy__balance": "balance(0.4, 0.1)", "problem__intercept": 0.25}
     for when, changes in {"before": {"privacy__moments": "moments(0, 0.4)"}, "after": scores}.items():
-        (found,) = verb._once(aim, spec.replace(**changes), **options).items()
+        (found,) = verb._audit_one_shot(aim, spec.replace(**changes), **options).items()
         assert found[0] == when and not found[1].broken and 1.0 < found[1].at_least < found[1].stated < 8.0
     both = spec.replace(privacy__moments="moments(0, 0.1)", **scores)
-    assert verb._once(aim, both, **options).keys() == {"before", "after"}
+    assert verb._audit_one_shot(aim, both, **options).keys() == {"before", "after"}
     pairs = both.replace(privacy__law="pairs(3)", privacy__adversary="secret_pairs(1)")
-    for one in verb._once(verb.Target("a test", pairs, np.full(4, 12), 3), pairs, **options).values():
+    for one in verb._audit_one_shot(verb.Target("a test", pairs, np.full(4, 12), 3), pairs, **options).values():
         assert not one.broken and 0 < one.at_least < one.stated and "with what node 1 knows" in one.notes
     statistics = spec.replace(algorithm__method="statistics", problem__loss="squared")
     found = verb._run(aim, True, spec=statistics, attack="transcript", engine="reference", **options)

@@ -279,7 +279,7 @@ def test_a_restored_old_folder_stops_for_good(tmp_path):
 def test_hellos_of_another_day_do_not_let_a_restored_folder_in(tmp_path, monkeypatch):
     """A relay plays back what peers said before the folder was copied: they must say it to this very process."""
     monkeypatch.setattr(transport, "RESEND_MAX", 0.001)
-    monkeypatch.setattr(transport, "LOOK", 0.001)
+    monkeypatch.setattr(transport, "CHECK_SECONDS", 0.001)
     run, net, tape = run_of(rounds=12, timeout=2.0), Net(), {}
 
     def record(sender, receiver, payload):
