@@ -144,7 +144,7 @@ def test_a_score_at_the_threshold_has_the_same_answer_in_either_order_of_classes
     model = PrivateClassifier(2.0, classes=["b", "a"], row_norm=1.0, random_state=0, rounds=3)
     model.fit(X[:500], np.where(ILL[:500], "a", "b"))
     model._result.models[:] = 0.0  # as heavy noise and a threshold on weights leave it
-    model._keep(model._result)
+    model._set_coefficients(model._result)
     folder = model.save(tmp_path / "run")
     assert (
         set(model.predict(X[:9]))
