@@ -36,7 +36,7 @@ DELTA = 1e-5
 WITH_MOMENTS = Spec(AlgorithmSpec(2), seed=1).replace(privacy__noise="private(8)", privacy__moments="moments(0, 0.4)")
 
 
-# -- the pre-release of the shape of the data --
+# -- moments, before the first round --
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_release_with_half_of_its_noise_is_found():
 
 
 def test_what_has_no_release_is_refused():
-    with pytest.raises(SpecError, match="no access to the shape"):
+    with pytest.raises(SpecError, match="releases no moments"):
         audit_pre_release(WITH_MOMENTS.replace(privacy__moments="none"), np.array([12]), 3)
 
 

@@ -100,7 +100,7 @@ def test_what_cannot_be_audited_is_one_sentence(arguments, message):
 
 
 def test_one_shot_releases_are_attacked_too():
-    """The examines the shape of the data and at scores beside the rounds, and statistics in their place."""
+    """The audit covers moments and scores beside the rounds, and statistics in their place."""
     spec = Spec(AlgorithmSpec(1), seed=1).replace(
         privacy__noise="private(8)", privacy__sampling="full", network__activation="everyone"
     )

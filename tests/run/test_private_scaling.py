@@ -1,4 +1,4 @@
-"""The shape of the data: what is released is as sensitive, noisy and dear as is said, and what is made of it linear."""
+"""Private scaling: what is released is as sensitive, noisy and costly as stated, and what is made of it linear."""
 
 import math
 import tracemalloc

@@ -2,7 +2,7 @@
 
 `bounds` turns counts into lower bounds, `worst` has the records that an attacker chooses, `stage` makes many real runs,
 `scores` guesses, `attack` puts them together, `canaries` does it in a single run, `once` attacks releases beside the
-rounds: the pre-release of the shape of the data, counts of targets and of scores, sums for intervals, statistics,
+rounds: moments of the records, counts of targets and of scores, sums for intervals, statistics,
 evaluations, searches.
 """
 

@@ -1,4 +1,4 @@
-"""Releases that are made once: shape of the data, counts of targets and of scores, statistics, tallies, searches.
+"""Releases that are made once: moments, counts of targets and of scores, statistics, tallies, searches.
 
 `attacked` takes any test that gives one number a run, the larger the more like the second of two records: of a search,
 say, a coefficient of its best model. `audit_pre_release`, `audit_columns`, `audit_target_range`,
@@ -200,14 +200,33 @@ class _Copies:
         details["at_once"] = most if len(self.nodes) == 1 else min(most, MAX_COPIES_WITH_PAIRS)
         return attacked(stated or self.event, spec.privacy.delta, played, **(details | given))
 
+    def attack_query(
+        self,
+        spec: Spec,
+        query: Query[object],
+        records: tuple[Array, Array],
+        note: str,
+        most: int,
+        stated: AccountedEvent | None,
+        given: dict[str, Any],
+    ) -> Audit:
+        """Attack one query by two records (X, y) whose contributions are as far apart as any two can be."""
+        one, other = query.means(_shards_of_kinds(*records, np.arange(2), [1, 1])) / self.records
+        line = (other - one) / self.sigma**2
 
-# -- the pre-release of the shape of the data --
+        def played(worlds: IntArray, key: int) -> Array:
+            return np.asarray(self.seen(query, self.shards(*records, worlds), spec, key) @ line)
+
+        return self.attacked(spec, played, note, stated, most, given)
+
+
+# -- moments, before the first round --
 
 
 def audit_pre_release(
     spec: Spec, sizes: IntArray, features: int, *, stated: AccountedEvent | None = None, **how: Any
 ) -> Audit:
-    """Attack what is released of the shape of the data before the first round; `how` as in `attacked`.
+    """Attack the noisy moments of the records, released before the first round; `how` as in `attacked`.
 
     Parameters
     ----------
@@ -227,17 +246,11 @@ def audit_pre_release(
     spec = spec.replace(privacy__balance=Balance())  # what comes after the rounds is attacked by itself
     moments, sizes = spec.privacy.moments, np.asarray(sizes)
     if not moments:
-        raise SpecError("this run takes no access to the shape of its data, and there is nothing to audit before it")
+        raise SpecError("this run releases no moments, so there is nothing to audit before the rounds")
     copies, query = _Copies.of(spec, sizes, features), RowMoments(moments, features, spec.problem.row_norm)
     rows = spec.problem.row_norm * _worst_rows(moments, features)
-    one, other = query.phi(rows) / copies.records
-    line = (other - one) / copies.sigma**2
-
-    def played(worlds: IntArray, key: int) -> Array:
-        return np.asarray(copies.seen(query, copies.shards(rows, np.ones(2), worlds), spec, key) @ line)
-
-    note, most = "what is released of the shape of the data, by itself", _copies(copies.records, features)
-    return copies.attacked(spec, played, note, stated, most, how)
+    note, most = "moments of the records, on their own", _copies(copies.records, features)
+    return copies.attack_query(spec, query, (rows, np.ones(2)), note, most, stated, how)
 
 
 def _worst_rows(moments: Moments, features: int) -> Array:
@@ -285,17 +298,10 @@ def audit_columns(spec: Spec, sizes: IntArray, *, stated: AccountedEvent | None 
     rows = np.zeros((2, of.columns))  # at either end of every numeric column, and of the bound of the others
     rows[:, : of.d] = np.array([[-1.0], [1.0]]) / query.unit
     rows[:, of.d : of.d + 1] = np.array([[-of.rest], [of.rest]]) / query.unit
-    one, other = query.phi(rows) / copies.records
-    line = (other - one) / copies.sigma**2
-
-    def played(worlds: IntArray, key: int) -> Array:
-        return np.asarray(copies.seen(query, copies.shards(rows, np.ones(2), worlds), spec, key) @ line)
-
-    note, most = (
-        "noisy counts of columns, on their own",
-        min(MAX_COPIES_WITH_PAIRS, _copies(copies.records, query.width)),
+    most = min(MAX_COPIES_WITH_PAIRS, _copies(copies.records, query.width))
+    return copies.attack_query(
+        spec, query, (rows, np.ones(2)), "noisy counts of columns, on their own", most, stated, how
     )
-    return copies.attacked(spec, played, note, stated, most, how)
 
 
 # -- the counts of targets --
@@ -324,16 +330,9 @@ def audit_target_range(spec: Spec, sizes: IntArray, *, stated: AccountedEvent | 
     if not quantiles:
         raise SpecError("this run counts no targets, and there is nothing to audit before it")
     copies = _Copies.of(spec, sizes, 1)
-    X, y, query = np.zeros((2, 1)), np.array([-1.0, 1.0]), TargetCounts(quantiles)
-    # one target at either end: in other cells of all sizes
-    one, other = query.means(_shards_of_kinds(X, y, np.arange(2), [1, 1])) / copies.records
-    line = (other - one) / copies.sigma**2
-
-    def played(worlds: IntArray, key: int) -> Array:
-        return np.asarray(copies.seen(query, copies.shards(X, y, worlds), spec, key) @ line)
-
+    records = np.zeros((2, 1)), np.array([-1.0, 1.0])  # one target at either end: in other cells of all sizes
     note, most = "noisy counts of targets, on their own", min(MAX_COPIES_WITH_PAIRS, _copies(copies.records))
-    return copies.attacked(spec, played, note, stated, most, how)
+    return copies.attack_query(spec, TargetCounts(quantiles), records, note, most, stated, how)
 
 
 # -- the counts of scores --

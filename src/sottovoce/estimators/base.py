@@ -145,7 +145,7 @@ class TrainingProblem(NamedTuple):
     """What each record's loss is multiplied by, at most 1; None where all count the same."""
     weighing: Weighing = Weighing()
     private_scaling: bool = False
-    """Whether a share of the budget may go to the shape of the data."""
+    """Whether a share of the budget may go to private scaling."""
     find_range: bool = False
     """Whether one may go to the range of the targets."""
     free: tuple[str, ...] = ()

@@ -62,7 +62,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         them; None for none
     on_violation : "clip" scales a row over the bound down to it, in `fit` and `predict`; "raise" refuses it
     fit_intercept : whether there is a constant term
-    private_scaling : "auto" spends a share of the budget on the shape of the data where public numbers say that it
+    private_scaling : "auto" spends a share of the budget on scaling the data where public numbers say that it
         pays: noisy means by which rows are centered, scaled and brought to a common length, and counts of scores by
         which a rare class is balanced; False spends all on the model
     classes : the labels there may be, public; of two the last is the positive class, for which `evaluate` and

@@ -55,7 +55,7 @@ class PublicInputs:
     penalty : 'l2', 'l1', 'elastic_net' or 'none'
     max_rounds, max_bytes : what may be spent on the network; None for the default of 1000 rounds, and any bytes
     weight : what a record's loss is multiplied by on average, at most 1: so much less is learned beside the same noise
-    private_scaling : whether a share of the budget may be spent on the shape of the data, where that pays
+    private_scaling : whether a share of the budget may be spent on moments of the data, where that pays
         (`privacy.moments`)
     quantiles : the same of a regression's targets, whose public range may be too wide (`privacy.quantiles`)
     dropout_rate : the share of releases that will never appear, a public guess; what pairs share with them stays

@@ -57,7 +57,7 @@ class FitRequest:
     people : whether people are the units
     fixed : settings of the planner; 'method' among them says that targets are in units of half their range
     weighing : what classes count, and how likely they are
-    private_scaling : whether a share of the budget may go to the shape of the data
+    private_scaling : whether a share of the budget may go to moments of the data
     find_range : whether one may go to the range of the targets
     threshold : whether a threshold may take the place of weights
     sparse : whether records are to stay sparse

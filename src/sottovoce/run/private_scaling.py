@@ -1,4 +1,4 @@
-"""The shape of the data: rows are centered, scaled and brought to a common length before the first round.
+"""Private scaling: rows are centered, scaled and brought to a common length before the first round.
 
 `RowMoments` is the one-shot release (`privacy.moments`): noisy means of ‖x‖², of x and of x², each node's own, averaged
 by numbers of records. From them follows one public map of rows,
