@@ -211,7 +211,7 @@ def test_classes_that_were_read_off_the_records_are_in_every_verdict(tmp_path):
         assert search.fit(X, y % 2).privacy_.excluded
 
 
-def test_a_model_that_goes_on_from_another_says_that_its_verdict_is_of_the_last_fit(tmp_path):
+def test_a_model_that_continues_another_says_that_its_verdict_is_of_the_last_fit(tmp_path):
     """Its report and its folder once said 1 where both fits on the same records cost 1.475."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(400, 2)) / 3, np.arange(400) % 2

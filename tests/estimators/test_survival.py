@@ -1,4 +1,4 @@
-"""PrivateKaplanMeier: one release of counts with one statement, whoever holds the records."""
+"""PrivateKaplanMeier: one release of counts with one statement, for any owner of the records."""
 
 import numpy as np
 import pytest

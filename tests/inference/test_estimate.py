@@ -127,7 +127,7 @@ def test_noise_that_hides_the_curvature_is_refused():
     assert estimated(rows, "linear", 3.7 / 300, np.random.default_rng(0)).refusal
 
 
-def test_public_numbers_refuse_before_anything_is_spent():
+def test_public_numbers_are_checked_before_anything_is_spent():
     """Exactly where the expected strength is too small."""
     needed = records_needed("logistic", 20, 3.73)
     check_enough("logistic", needed, 20, 3.73, 1.0)

@@ -106,13 +106,13 @@ def epsilon_at_sites(groups: Sequence[tuple[Event, int]], sites: int, delta: flo
         return None
     shared = [event.note.secrets for event in events]
     kinds = {tuple(type(part.pair) for part in event.parts) for event in events}
-    alike = len(kinds) == 1 and set(next(iter(kinds))) <= {FixedPair, PoissonPair}
+    same_kind = len(kinds) == 1 and set(next(iter(kinds))) <= {FixedPair, PoissonPair}
     if not any(shared):
         choices = _choices(spoken, sites)
         if choices is not None:
             return max(compute_epsilon(list(chosen), delta, lower=False).epsilon for chosen in choices)
-        return compute_epsilon([SharedNoise(events, 1)] * sites, delta, lower=False).epsilon if alike else None
-    if not all(shared) or not alike:
+        return compute_epsilon([SharedNoise(events, 1)] * sites, delta, lower=False).epsilon if same_kind else None
+    if not all(shared) or not same_kind:
         return None
     return compute_epsilon([SharedNoise(events, sites)], delta, lower=False).epsilon
 
