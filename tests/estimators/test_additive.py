@@ -178,6 +178,13 @@ def test_few_records_get_smoother_functions_and_no_distribution_as_one():
     few, many = (choose_features("auto", columns, Circumstances((q,), 3.73)).features for q in (9_999, 10_000))
     assert few.decay > many.decay and not few.distribution and many.distribution
     assert few.norm < many.norm
+    for records, gate in ((5_000, 25.0), (20_000, 8.0)):
+        z1 = records / (2 * len(columns.numeric) * gate)
+        degrees = [
+            choose_features("auto", columns, Circumstances((records,), z1 * factor)).features.degree
+            for factor in (0.9, 1.1)
+        ]
+        assert degrees[0] > 1 and degrees[1] == 1
 
 
 def test_two_classes_get_a_logistic_loss_where_columns_have_bounds_and_noise_is_bearable():

@@ -26,8 +26,9 @@ DROWNED = 0.2
 """Noise in the share of the records in a cell, at most, with which the distribution is searched for."""
 FAINT = 0.1
 """Noise in the square of the mean of the other columns, at most."""
-PER_COLUMN = 8.0
-"""Q for each numeric column from which on an additive classifier is better than a linear one."""
+PER_COLUMN, PER_COLUMN_OF_FEW = 8.0, 25.0
+"""Q for each numeric column from which on an additive classifier is better than a linear one, of many records and of
+fewer than `SMALL`: where the truth is nearly linear, few records lose more below it than others gain."""
 RECORDS = 80
 """Records for each numeric column from which on an additive regression is better than a linear one."""
 SIMILAR_COLUMNS = 16
@@ -164,7 +165,7 @@ def _better_linear(columns: Columns, known: Circumstances) -> str | None:
         return f"{d} numeric columns would become more than {WIDEST:,} features"
     if known.real and total < RECORDS * d:
         return f"{total:,} records are fewer than {RECORDS} for each of {d} numeric columns"
-    if not known.real and 0.5 / known.noise < PER_COLUMN * d:
+    if not known.real and 0.5 / known.noise < (PER_COLUMN_OF_FEW if total < SMALL else PER_COLUMN) * d:
         return (
             f"noise of {known.noise:.2g} in a mean of all records would hide more than a straight line in each of {d} "
             "numeric columns"
