@@ -76,7 +76,8 @@ test-native: $(READY)  ## address, undefined-behavior and thread sanitizers over
 	  -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSOTTOVOCE_SANITIZE=address,undefined && ninja -C $(SANITIZED)
 	tools/with-sanitizers $(BIN)/python $(SANITIZED) tests/engine/test_native.py tests/engine/test_contract.py \
 	  tests/engine/test_exact_sums.py tests/engine/test_large_n.py -k "not nodes and not auto" $(ARGS)
-	$(CXX) -std=c++17 -O1 -g -fsanitize=thread -o $(SANITIZED)/races src/native/races.cpp src/native/kernels.cpp src/native/pool.cpp -pthread
+	$(CXX) -std=c++17 -O1 -g -fsanitize=thread -fopenmp-simd -Isrc/native -o $(SANITIZED)/races tests/engine/races.cpp \
+	  src/native/kernels.cpp src/native/pool.cpp -pthread
 	$(SANITIZED)/races
 
 # Parts whose tests compute in this process alone, without slow ones: laws, accounting, secure draws, plug-ins.

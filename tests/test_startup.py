@@ -53,5 +53,11 @@ def test_what_is_slow_to_load_waits_until_it_is_used(code):
     assert not loaded(code) & SLOW
 
 
+def test_the_estimators_load_no_more_of_scikit_learn_than_a_fit_needs():
+    names = "PrivateClassifier, PrivateRegressor, PrivateSearchCV, PublicEncoder, PublicScaler, RowNormalizer"
+    later = {"bokeh", "matplotlib", "networkx", "rich", "sklearn.linear_model", "sklearn.metrics"}
+    assert not loaded(f"from sottovoce import {names}") & (later | {"sklearn.model_selection", "sklearn.preprocessing"})
+
+
 def test_the_check_can_fail():
     assert {"scipy.sparse", "scipy.special"} & loaded("import scipy\nscipy.sparse") == {"scipy.sparse"}

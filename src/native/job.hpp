@@ -26,8 +26,8 @@ constexpr i64 BLOCK =
 constexpr i64 BATCH = 256;  // rows of a batch that are worked on together, at most
 constexpr i64 NEAR_BYTES =
     1 << 16;  // bytes of dense rows that are read twice while they are in a near cache
-constexpr i64 CHUNK = 128;           // counters of an edge between two requests for memory
-constexpr i64 FAR_STATE = 1 << 21;   // numbers of z that, with their sums, leave a cache no room
+constexpr i64 CHUNK = 128;          // counters of an edge whose normals are made at a time
+constexpr i64 FAR_STATE = 1 << 21;  // numbers of z that, with their sums, leave a cache no room
 constexpr i64 FEW = 32;  // records of a node for which the loop of edges is made, at most
 
 enum Sampler { FIXED, POISSON, FULL, CYCLIC, INJECTED };

@@ -513,7 +513,7 @@ double exact_sums(const Records& records, nb::handle of, Array<const double> mod
   sums.models = models.data(), sums.totals = totals.data();
   const i64 picks = size_of<i64>(of, "picks"), units = records.data.offsets[records.data.nodes];
   check(K > 0 && (K > 1 || sums.loss != SOFTMAX), "the loss needs other outputs");
-  check(sums.step > 0 && sums.limit >= sums.step,
+  check(sums.step > 0 && sums.step <= 1 << 20 && sums.limit >= sums.step,
         "a block has a row, and no more than can be summed");
   check(i64(models.size()) == sums.pairs * sums.m && i64(totals.size()) == sums.pairs * sums.m,
         "a row for each pair");
@@ -635,6 +635,7 @@ i64 draw_records(int sampler, Array<const u32> key, i64 node, i64 t, i64 q, i64 
                  Array<i64> out) {
   check(key.size() == 2 && t >= 1 && 0 < b && b <= q && i64(out.size()) >= q,
         "a batch of a node's records");
+  check(sampler != POISSON || b == q || gap_scale < 0.0, "gaps must be longer than nothing");
   std::unique_ptr<bool[]> taken(new bool[size_t(q)]());
   return kernels().draw_records(choice(sampler, CYCLIC, "sampler"), key.data(), node, t, q, b,
                                 gap_scale, out.data(), q, taken.get());
@@ -652,7 +653,8 @@ void slopes(int loss, double parameter, Array<double> u, Reals y) {
 void exp_of(Array<double> v) { kernels().exp_of(v.data(), i64(v.size())); }
 
 double put_on_grid(Reals x, i64 columns, Array<double> out) {
-  check(out.size() == x.size() && columns >= 1, "as many numbers as the model has");
+  check(out.size() == x.size() && columns >= 1 && columns <= i64(x.size()),
+        "as many numbers as the model has");
   return kernels().put_on_grid(x.data(), i64(x.size()), columns, out.data());
 }
 

@@ -1,5 +1,7 @@
 """The native loops: slopes beside the table's formulas, threads, instruction sets, and wrong arguments."""
 
+import ast
+import inspect
 import multiprocessing
 import os
 import re
@@ -16,6 +18,7 @@ from sottovoce import _native, extension
 from sottovoce.engine import ENGINES, compiled, native, reference
 from sottovoce.engine.native import code_of
 from sottovoce.errors import SottovoceError
+from sottovoce.problem.coordinate import Dual
 from sottovoce.problem.losses import LOSSES, Joint
 
 ROUNDS = 12
@@ -123,6 +126,17 @@ def test_edges_and_batches_are_the_same_rounds(case):
     packed.run.edges = False
     for one, other in zip(found, compiled.run_many(jobs, [one.start() for one in jobs], 1, 40), strict=True):
         assert difference(one, other) < 1e-11
+
+
+@pytest.mark.parametrize("activation", ["edges(1)", "ticks"])
+def test_runs_with_much_state_end_as_they_would_alone(activation):
+    """They go one by one inside the loops: their state would not stay in a cache."""
+    job = job_of(BASE | {"data": "csr", "activation": activation}, cloud(180_000, "csr"), 6)
+    jobs = [with_sigma(job, factor) for factor in (1.0, 0.5)]
+    assert 2 * 6 * 180_000 > 1 << 21  # FAR_STATE of src/native/job.hpp
+    found = compiled.run_many(jobs, [one.start() for one in jobs], 1, 6)
+    for one, end in zip(jobs, found, strict=True):
+        assert same(end[:3], compiled.run(one, one.start(), 1, 6)[:3])
 
 
 @pytest.mark.parametrize("name", SHARED)
@@ -292,6 +306,117 @@ def test_columns_of_sparse_rows_are_checked():
     ):
         with pytest.raises(ValueError, match=words):
             make(data._replace(**change), *rest, 40)
+
+
+def sums_of_pairs():
+    """Arguments of `exact_sums` after the records."""
+    ones, whole = np.ones(48), np.arange(3)
+    limits = {"step": 16, "limit": 64, "inverse": 2.0**20, "whole": 2.0**20, "length": 2.0**20}
+    places = {"base": whole * 8, "sizes": np.full(3, 4), "starts": np.array([-1, 0, 4]), "picks": np.arange(8) % 8}
+    of = native.SumsOf(ones * 2.0**20, ones, code_of(native.LOSSES["hinge"]), 0.0, 1, **limits, **places)
+    return [of, np.ones((3, 40)), np.zeros((3, 40), np.int64)]
+
+
+def dual():
+    ones = np.ones(48)
+    return [
+        Dual(ones, ones, ones, -ones, ones, 0.0, False, 0.1, 1.0, -np.inf, np.inf),
+        np.arange(48),
+        *(np.zeros(48), np.zeros(40), np.zeros(40)),
+    ]
+
+
+def draws(count):
+    return np.arange(count, dtype=np.uint64) * 0x9E3779B97F4A7C15
+
+
+CALLS = {
+    "exact_sums": lambda: [_native.Records(given_to(job_of(BASE, cloud(40), 10))[0]), *sums_of_pairs()],
+    "dual_pass": lambda: [_native.Records(given_to(job_of(BASE, cloud(40), 10))[0]), *dual()],
+    "add_gaussian": lambda: [draws(60).reshape(3, 20), np.ones(3), np.arange(3), 0, np.zeros((3, 21))],
+    "add_laplace": lambda: [draws(60).reshape(3, 20), np.ones(3), np.arange(3), 0, np.zeros((3, 21))],
+    "poisson_gaps": lambda: [draws(12), np.ones(3), np.full(3, 9), 1e-9, 1 << 20, np.zeros(12, np.int64)],
+    "add_up": lambda: [np.ones(12, np.int64), np.zeros(3, np.int64), np.full(3, 9), np.zeros(3, np.int64)],
+    "round_rows": lambda: [np.arange(12), np.full(3, 4), np.ones(12), np.ones(3), np.zeros(12, np.int64)],
+    "released_rows": lambda: [
+        *(np.arange(12), np.full(3, 4), np.ones(20), np.ones(5), np.ones(5), np.arange(3), np.ones(3), np.zeros(12)),
+    ],
+    "normal_rows": lambda: [np.ones(2, np.uint32), np.arange(3), np.arange(3), np.zeros((3, 7), np.float32)],
+    "draw_records": lambda: [1, np.ones(2, np.uint32), 0, 1, 100, 60, -2.0, np.zeros(100, np.int64)],
+    "slopes": lambda: [8, 0.0, np.zeros((3, 5)), np.zeros(5)],
+    "put_on_grid": lambda: [np.ones(12), 4, np.zeros(12)],
+}
+
+
+def changed(value, rng):
+    """Another array or number, or the same."""
+    if isinstance(value, tuple):
+        name = str(rng.choice(value._fields))
+        return value._replace(**{name: changed(getattr(value, name), rng)})
+    if isinstance(value, float):
+        return float(rng.choice([0.0, -1.0, 0.5, 1e9, np.nan]))
+    if isinstance(value, int):
+        return int(rng.integers(-3, 200))
+    if not isinstance(value, np.ndarray):
+        return value
+    flat = value.ravel().copy()
+    match int(rng.integers(4)):
+        case 0:
+            return flat[: int(rng.integers(flat.size))].copy()
+        case 1:
+            return value.astype(rng.choice(["i1", "f4", "f8", "i8", "u4"]))
+        case 2:
+            flat[int(rng.integers(flat.size))] = rng.choice([0, 1, 3, 100])
+            return flat.reshape(value.shape)
+    return np.concatenate([flat, flat])
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_as_they_are_made_are_accepted(name):
+    getattr(_native, name)(*CALLS[name]())
+
+
+@pytest.mark.parametrize("name", CALLS)
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_wrong_arguments_of_every_call_are_refused_or_harmless(name, seed):
+    """One argument is changed at random: an error, or a result within the arrays; sanitizers run this test, too."""
+    rng, arguments = np.random.default_rng(seed), CALLS[name]()
+    which = int(rng.integers(len(arguments)))
+    arguments[which] = changed(arguments[which], rng)
+    try:
+        getattr(_native, name)(*arguments)
+    except (ValueError, TypeError):
+        return
+    assert all(np.asarray(value).size < 10**6 for value in arguments if isinstance(value, np.ndarray))
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [
+        ("draw_records", 6, 2.0),
+        ("draw_records", 6, np.nan),
+        ("draw_records", 5, 101),
+        ("put_on_grid", 1, 1 << 62),
+        ("round_rows", 1, np.full(3, 63)),
+        ("released_rows", 5, np.array([0, 1, 5])),
+        ("add_gaussian", 3, 2),
+        ("dual_pass", 2, np.array([48])),
+    ],
+)
+def test_numbers_that_would_leave_an_array_are_refused(name, place, value):
+    arguments = CALLS[name]()
+    arguments[place] = value
+    with pytest.raises(ValueError):
+        getattr(_native, name)(*arguments)
+
+
+def test_the_stub_names_what_the_extension_has():
+    stub = ast.parse(Path(native.__file__).parent.parent.joinpath("_native.pyi").read_text())
+    said = {node.name: node for node in stub.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    assert said.keys() == {name for name in vars(_native) if not name.startswith("_")}
+    run = [getattr(node, "name", None) or node.target.id for node in said["Run"].body if not isinstance(node, ast.Expr)]
+    assert set(run) - {"__init__"} == {name for name, _ in inspect.getmembers(_native.Run) if not name.startswith("_")}
 
 
 def test_an_installation_without_the_extension_says_so(make_shards, monkeypatch):
