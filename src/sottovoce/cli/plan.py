@@ -14,6 +14,7 @@ from sottovoce.errors import SpecError
 from sottovoce.network.activation import cadence_for
 from sottovoce.planner import Choice, PublicInputs, choose
 from sottovoce.planner.cost import PlanCost, plan_cost
+from sottovoce.planner.network import HOUR, NetworkModel
 from sottovoce.planner.trust import Offer, offers, read_trust
 from sottovoce.privacy.events import ADJACENCY
 from sottovoce.privacy.release import Adversary
@@ -37,6 +38,12 @@ def plan(
     penalty: Annotated[str | None, typer.Option("--penalty", help="Fix it: l2, l1, elastic_net or none.")] = None,
     max_rounds: Annotated[int | None, typer.Option("--max-rounds", help="At most so many rounds (1000).")] = None,
     max_bytes: Annotated[float | None, typer.Option("--max-bytes", help="At most so many bytes, all nodes.")] = None,
+    max_seconds: Annotated[float, typer.Option("--max-seconds", help="At most so many seconds on the network.")] = HOUR,
+    rtt: Annotated[float, typer.Option("--rtt", help="Seconds of a round trip between two nodes.")] = 0.05,
+    bandwidth: Annotated[float, typer.Option("--bandwidth", help="Bytes a second of each node.")] = 1e7,
+    relay: Annotated[
+        float | None, typer.Option("--relay", help="Exchanges a second of a relaying server, where there is one.")
+    ] = None,
     sampling: Annotated[str | None, typer.Option("--sampling", help="Fix it: one, fixed:8, poisson:8, full.")] = None,
     activation: Annotated[str | None, typer.Option("--activation", help="Fix it: edges:1, everyone, …")] = None,
     rounds: Annotated[int | None, typer.Option("--rounds", help="Fix T.")] = None,
@@ -81,6 +88,7 @@ def plan(
         _adversary(nodes, trust, adversary), graph, row_norm, intercept, penalty or "l2", max_rounds, max_bytes,
         private_scaling=private_scaling, dropout_rate=dropout_rate, may_lose=may_lose, sparse=sparse,
         free=tuple(name for name, fixed in (("loss", loss), ("penalty", penalty)) if fixed is None),
+        network=NetworkModel(rtt, bandwidth, relay), max_seconds=max_seconds,
     )  # fmt: skip
     fixed = {
         "sampling": sampling, "activation": _activation(activation, seconds, nodes), "rounds": rounds, "h": h,
@@ -163,12 +171,12 @@ def _table(plans: list[dict[str, Any]], epsilon: float, delta: float) -> Table:
     table = Table(
         title=f"the chosen plan for ε = {epsilon:g}, δ = {delta:g}, and others", title_justify="left", box=None
     )
-    for column in ("", "sampling", "active", "rounds", "noise", "points lost", "sent"):
+    for column in ("", "sampling", "active", "averaging", "rounds", "noise", "points lost", "sent", "takes"):
         table.add_column(column, justify="right", overflow="fold")
     for place, p in enumerate(plans):
         table.add_row(
-            "" if place else "→", p["sampling"], p["activation"], f"{p['rounds']:,}", f"{p['noise']:.2g}",
-            f"{100 * p['loss']:.1f}", screen.bytes_text(p["bytes"]),
+            "" if place else "→", p["sampling"], p["activation"], p.get("averaging", "gossip"), f"{p['rounds']:,}",
+            f"{p['noise']:.2g}", f"{100 * p['loss']:.1f}", screen.bytes_text(p["bytes"]), f"{p['seconds']:,.0f} s",
         )  # fmt: skip
     return table
 

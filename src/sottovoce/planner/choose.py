@@ -22,6 +22,7 @@ from sottovoce.network.graphs import GRAPHS, Family
 from sottovoce.network.mixing import GOSSIP, METROPOLIS, WEIGHTS, Averaging, Gossip, activation_rate, beta
 from sottovoce.network.schedule import draw_schedule
 from sottovoce.planner import predict
+from sottovoce.planner.network import HOUR, NetworkModel
 from sottovoce.privacy.accounting import check_delta
 from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.one_shot import MOMENTS, QUANTILES, Balance, Moments
@@ -53,7 +54,9 @@ class PublicInputs:
     outputs : the classes that have weights of their own; 1 for two classes and for regression
     row_norm, intercept : R and B, the public bounds of a row
     penalty : 'l2', 'l1', 'elastic_net' or 'none'
-    max_rounds, max_bytes : what may be spent on the network; None for the default of 1000 rounds, and any bytes
+    max_rounds, max_bytes, max_seconds : what may be spent on the network; None for the default of 1000 rounds, and any
+        bytes
+    network : what the network is like
     weight : what a record's loss is multiplied by on average, at most 1: so much less is learned beside the same noise
     private_scaling : whether a share of the budget may be spent on moments of the data, where that pays
         (`privacy.moments`)
@@ -94,6 +97,8 @@ class PublicInputs:
     stretch: float = 1.0
     balance: tuple[float, float] | None = None
     may_lose: int = 0
+    network: NetworkModel = NetworkModel()  # noqa: RUF009 - immutable
+    max_seconds: float = HOUR
 
     def __post_init__(self) -> None:
         """Inputs that no problem has are errors."""
@@ -123,6 +128,7 @@ class PublicInputs:
             ("row_norm", self.row_norm),
             ("weight", self.weight),
             ("max_rounds", self.rounds),
+            ("max_seconds", self.max_seconds),
             ("max_bytes", math.inf if self.max_bytes is None else self.max_bytes),
         ):
             if not value > 0:
@@ -178,6 +184,8 @@ class Plan(NamedTuple):
     """r: what a pair of nodes shares over what a node adds alone; 0 where pairs share nothing."""
     waits: float = 1.0
     """Exchanges of a round that wait for one another."""
+    seconds: float = 0.0
+    """How long it takes on the network."""
 
 
 @dataclass(frozen=True)
@@ -216,10 +224,8 @@ ROUNDS = (2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000
 FEWEST = 200
 """Rounds that a plan has at the least, if the budget allows: the average over few rounds is of models that had hardly
 begun, and 200 instead of 20 gave 1 to 3 points of accuracy where there is much noise (mushrooms, rcv1)."""
-LATENCY, BANDWIDTH = 0.05, 1e7
-"""Seconds a round, bytes a second of each node: a plain network, to weigh rounds against bytes."""
 ACCURACY_PER_SECOND = 0.01 / 600
-"""What a second on that network is worth in accuracy: a point for ten minutes."""
+"""What a second on the network is worth in accuracy: a point for ten minutes."""
 APART = 0.002
 """What nodes that gossip in pairs lose by not agreeing, besides noise: nothing on a9a, 0.009 on epsilon-like data."""
 FAINTEST = 0.5
@@ -352,10 +358,11 @@ def search(inputs: PublicInputs, given: dict[str, Any]) -> Choice:
     if not afford:
         least = min(plan.bytes for plan in plans)
         raise SpecError(f"no plan fits into {inputs.max_bytes:g} bytes: the smallest sends {least:g}; allow more")
-    best = min(afford, key=lambda p: p.loss + ACCURACY_PER_SECOND * _seconds(inputs, p))
+    in_time = [p for p in afford if p.seconds <= inputs.max_seconds] or [min(afford, key=lambda p: p.seconds)]
+    best = min(in_time, key=lambda p: p.loss + ACCURACY_PER_SECOND * _seconds(p))
     iota = next(network.iota for network in networks if network.activation == best.activation)
     spec = _spec(inputs, given, scale, best, iota)
-    shortest = len(afford) == len(plans) or best.rounds < max(p.rounds for p in afford)
+    shortest = len(in_time) == len(plans) or best.rounds < max(p.rounds for p in in_time)
     return Choice(spec, reasons(inputs, given, best, spec, shortest), best.loss, others(afford, best))
 
 
@@ -405,9 +412,9 @@ def _longest(inputs: PublicInputs) -> float:
     return predict.LONGEST_STEP * (2.0 if inputs.loss.name == "logistic" else 1.0)
 
 
-def _seconds(inputs: PublicInputs, plan: Plan) -> float:
-    """How long a plan keeps a plain network busy."""
-    return max(plan.rounds, FEWEST) * plan.waits * LATENCY + plan.bytes / inputs.n / BANDWIDTH
+def _seconds(plan: Plan) -> float:
+    """How long a plan keeps the network busy, with rounds up to the fewest for nothing."""
+    return plan.seconds * max(1.0, FEWEST / plan.rounds)
 
 
 def _scale(inputs: PublicInputs, given: dict[str, Any]) -> _Scale:
@@ -487,6 +494,8 @@ def _networks(inputs: PublicInputs, given: dict[str, Any]) -> list[_Network]:
         ways = [(scheme, EXACT)] if graph.is_complete else [(scheme, Gossip(k)) for k in EXCHANGES]
     elif not {"activation", "averaging"} & set(given) and graph.is_complete and inputs.n > 3:
         ways.append((Matching(inputs.n // 2), GOSSIP))
+        if inputs.network.relay is not None and not fewer:  # then messages cost more than waiting
+            ways.append((scheme, EXACT))
     found = []
     for scheme, averaging in ways:
         iota, _ = activation_rate(graph, scheme, bool(given.get("correct")))
@@ -526,7 +535,8 @@ def _plan(inputs: PublicInputs, given: dict[str, Any], scale: _Scale, network: _
         reach = max(reach, min(MARGIN / c, _longest(inputs) * releases))
     sent = network.messages * T * network.averaging.message_bytes(inputs.m)
     noise = c * scale.lipschitz * inputs.weight
-    way = network.averaging, ratio, network.waits
+    seconds = inputs.network.seconds(T, network.waits, network.messages, sent, inputs.n)
+    way = network.averaging, ratio, network.waits, seconds
     return Plan(network.activation, sampling, T, reach / scale.reach, noise, foreseen, sent, *way)
 
 
@@ -753,7 +763,9 @@ def _why_these_records(given: dict[str, Any], plan: Plan, total: int) -> str:
 
 
 def _why_these_rounds(inputs: PublicInputs, given: dict[str, Any], plan: Plan, shortest: bool) -> str:
-    sent = f"{plan.rounds:,} rounds send {plan.bytes / 1e6:,.1f} MB"
+    sent = f"{plan.rounds:,} rounds send {plan.bytes / 1e6:,.1f} MB in {plan.seconds:,.0f} s ({inputs.network})"
+    if plan.seconds > inputs.max_seconds:
+        return f"{sent}: more than the {inputs.max_seconds:,.0f} s allowed, and no plan takes less."
     if "rounds" in given:
         return f"{sent}: as fixed."
     if plan.rounds == inputs.rounds or not shortest:

@@ -21,6 +21,7 @@ from sottovoce.network.graphs import Family
 from sottovoce.planner import predict
 from sottovoce.planner.choose import Choice, PublicInputs, choose
 from sottovoce.planner.features import Circumstances, Columns, choose_features
+from sottovoce.planner.network import HOUR, NetworkModel
 from sottovoce.planner.shared_settings import Weighing, budget, check_node_sizes, steepest
 from sottovoce.privacy.calibration import NoNoise
 from sottovoce.privacy.inference import Inference
@@ -65,6 +66,7 @@ class FitRequest:
     columns : what is public of the columns; None where nothing is but their number
     wanted : 'auto', 'additive' or 'linear': which map of columns
     inference : whether a share of the budget goes to confidence intervals
+    network, max_seconds : what the network is like, and how long the run may take on it
     """
 
     sizes: tuple[int, ...]
@@ -89,6 +91,8 @@ class FitRequest:
     columns: Columns | None = None
     wanted: str = "linear"
     inference: bool = False
+    network: NetworkModel = NetworkModel()  # noqa: RUF009 - immutable
+    max_seconds: float = HOUR
 
 
 def plan_fit(request: FitRequest) -> Choice:
@@ -202,6 +206,8 @@ def _facts(request: FitRequest, epsilon: float | None, delta: float, in_units: b
         balance=weighing.balance if private and request.threshold else None,
         sparse=request.sparse,
         free=request.free if private else (),
+        network=request.network,
+        max_seconds=request.max_seconds,
     )
 
 

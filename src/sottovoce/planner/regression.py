@@ -45,8 +45,6 @@ from sottovoce.network.activation import Everyone
 from sottovoce.planner import predict
 from sottovoce.planner.choose import (
     ACCURACY_PER_SECOND,
-    BANDWIDTH,
-    LATENCY,
     MAX_ROUNDS,
     Choice,
     PublicInputs,
@@ -94,6 +92,8 @@ LEAST_SHARE, LARGEST_SHARE, FAITHFUL, DROWNED = 0.02, 0.1, 0.01, 0.04
 with which it is searched for at all."""
 NOTHING = 0.9
 """A plan that is foreseen to lose this share of what the middle of the range loses teaches nothing."""
+LATE = 1e6
+"""What a plan costs besides that takes longer than it may."""
 DIRECTIONS = 400
 """Directions that are distinguished; more are taken together."""
 
@@ -129,7 +129,7 @@ def choose(inputs: PublicInputs, given: dict[str, Any]) -> Choice:
     if "method" not in given and math.isinf(inputs.loss.slope_bound) and "clip" not in given:
         raise PrivacyError(f"the slope of loss '{inputs.loss}' has no bound; give a clip for each record's subgradient")
     found = _foreseen(inputs, rest, way, in_units="method" in given)
-    best = min(found, key=lambda name: found[name].loss + ACCURACY_PER_SECOND * _seconds(inputs, found[name]))
+    best = min(found, key=lambda name: _cost(inputs, found[name]))
     if "mean" in found and found[best].loss >= NOTHING * _untaught(inputs):
         best = "mean"
     rows = [_row(inputs, name, plan) for name, plan in sorted(found.items(), key=lambda item: item[1].loss)]
@@ -181,9 +181,19 @@ def _quantiles(inputs: PublicInputs) -> tuple[Quantiles, list[str]]:
 
 
 def _seconds(inputs: PublicInputs, plan: Foreseen) -> float:
-    """How long a plan keeps a plain network busy; rounds over the usual number count ten times."""
-    rounds = plan.rounds + 9 * max(0, plan.rounds - MAX_ROUNDS)
-    return rounds * LATENCY + plan.bytes / inputs.n / BANDWIDTH
+    """How long a plan keeps the network busy; rounds over the usual number count ten times."""
+    return _takes(inputs, plan, plan.rounds + 9 * max(0, plan.rounds - MAX_ROUNDS))
+
+
+def _takes(inputs: PublicInputs, plan: Foreseen, rounds: int) -> float:
+    """Seconds of so many rounds in which everybody sends to everybody."""
+    return inputs.network.seconds(rounds, 1.0, inputs.n * (inputs.n - 1), plan.bytes, inputs.n)
+
+
+def _cost(inputs: PublicInputs, plan: Foreseen) -> float:
+    """What is lost and what time costs; a plan that takes too long is taken only where all do."""
+    late = LATE if _takes(inputs, plan, plan.rounds) > inputs.max_seconds else 0.0
+    return plan.loss + ACCURACY_PER_SECOND * _seconds(inputs, plan) + late
 
 
 def _no_statistics(inputs: PublicInputs, given: dict[str, Any]) -> str | None:
@@ -253,8 +263,7 @@ def _descent(inputs: PublicInputs, given: dict[str, Any], in_units: bool) -> For
                 losses = _descent_loss(picture, reaches, c, alpha, counted)
                 place = int(np.argmin(losses))
                 plan = Foreseen(float(losses[place]), T, sent, float(reaches[place]), clip, counted)
-                cost, least = (p.loss + ACCURACY_PER_SECOND * _seconds(inputs, p) for p in (plan, best))
-                best = plan if cost < least else best
+                best = plan if _cost(inputs, plan) < _cost(inputs, best) else best
     return best
 
 
@@ -462,4 +471,5 @@ def _row(inputs: PublicInputs, name: str, plan: Foreseen) -> dict[str, Any]:
         "noise": math.nan,
         "loss": plan.loss,
         "bytes": plan.bytes,
+        "seconds": _takes(inputs, plan, plan.rounds),
     }
