@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "evaluation": "problem privacy secure",
         "estimators": "data problem network privacy algorithm planner run figure evaluation report node inference",
         "node": "data problem network privacy secure algorithm engine run",
-        "consortium": "node data problem privacy secure run evaluation",
+        "consortium": "node data problem privacy secure run evaluation planner",
         "pages": "privacy planner node consortium",
         "cli": (
             "pages auditing consortium node experiments data problem network privacy algorithm engine planner run "

@@ -51,9 +51,16 @@ def statistics_run(**changes):
     return make_run(whole)
 
 
+def posed(run, tables):
+    """Everybody's records, with the weights of a run whose threshold balances two classes."""
+    shards = joined(run, tables)
+    half = np.where(shards.y > 0, *run.spec.privacy.balance.weights[::-1])
+    return replace(shards, weights=shards.weights * half) if run.last_releases else shards
+
+
 def simulated(run, tables, root):
     """The models of a secure simulation from the nodes' own keys, and the constant that moves its scores."""
-    shards, own = joined(run, tables), keys(run, root)
+    shards, own = posed(run, tables), keys(run, root)
     together = {purpose: Everybodys([mine[purpose] for mine in own]) for purpose in Purpose}
     found = pre_release(run.plan, shards, together)
     prepared = make_job(run.plan, shards, together, found)
@@ -313,7 +320,7 @@ def test_counts_whose_noise_pairs_share_have_none_of_it_in_their_mean(tmp_path):
     tables = records(run)
     ends = whole_run(run, tables, tmp_path)
     assert not [end for end in ends.values() if isinstance(end, Exception)]
-    shards, where = joined(run, tables), run.last_releases[0]
+    shards, where = posed(run, tables), run.last_releases[0]
     nodes = [open_node(run, name, tables, tmp_path / name) for name in run.nodes]
     models = [node.model() for node in nodes]
     assert all(np.array_equal(model, models[0]) for model in models) and nodes[0].moved

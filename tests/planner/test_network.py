@@ -52,9 +52,7 @@ def test_what_no_plan_keeps_is_said():
 
 def test_a_regression_knows_its_network():
     loss, slow = LOSSES.make("squared"), NetworkModel(30.0)
-    request = FitRequest(
-        sizes, tuple("abcdef"), 8, LOSSES.make("squared"), 2.0, intercept=0.5, fixed={"method": "auto"}
-    )
+    request = FitRequest((4000,) * 6, tuple("abcdef"), 8, loss, 2.0, intercept=0.5, fixed={"method": "auto"})
     fast = plan_fit(request)
     assert fast.alternatives[0]["seconds"] <= 3600
     late = plan_fit(FitRequest(**{**vars(request), "network": slow, "max_seconds": 600.0}))

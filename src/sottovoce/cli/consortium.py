@@ -23,9 +23,12 @@ from sottovoce.consortium.check import command, foreground, member, server_of
 from sottovoce.consortium.evaluation import statement
 from sottovoce.consortium.flare_hardening import sealed_environment
 from sottovoce.consortium.lock import KitLock
+from sottovoce.consortium.planning import Proposal, plan_agreement, read_sites
 from sottovoce.consortium.project import provision
 from sottovoce.consortium.submit import COMPLETED, SITE_TIMEOUT, Administrator, Status, administrator, wait_for
+from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.errors import Interrupted, NetworkError, SottovoceError, SpecError
+from sottovoce.planner.network import HOUR, NetworkModel
 
 app = typer.Typer(help="Train with other organizations, over NVIDIA FLARE.", no_args_is_help=True)
 
@@ -42,8 +45,76 @@ def init(
     file: Agreed,
     out: Annotated[Path, typer.Option("--out", help="Where the kits go.")] = Path("kits"),
     json: Json = False,
+    site: Annotated[
+        list[str] | None,
+        typer.Option("--site", help="Plan an agreement and write it to FILE: NAME:RECORDS[:ORGANIZATION], each site."),
+    ] = None,
+    schema: Annotated[Path | None, typer.Option("--schema", help="Beside FILE; by default schema.toml there.")] = None,
+    epsilon: Annotated[float, typer.Option("--epsilon", help="ε of a record, or of a person.")] = 1.0,
+    delta: Annotated[float | None, typer.Option("--delta", help="δ (1e-5, or half a record's share if less).")] = None,
+    trust: Annotated[str, typer.Option("--trust", help="nobody, majority, or how many sites may collude.")] = "nobody",
+    loss: Annotated[str, typer.Option("--loss", help="auto, or a loss by name.")] = "auto",
+    held_out: Annotated[float, typer.Option("--held-out", help="Share of the records that only test the model.")] = 0.0,
+    run: Annotated[str, typer.Option("--run", help="The run's name.")] = "first",
+    name: Annotated[str, typer.Option("--name", help="The consortium's name.")] = "consortium",
+    server: Annotated[str, typer.Option("--server", help="HOST:PORT of the relaying server.")] = "localhost:8002",
+    admin: Annotated[str, typer.Option("--admin", help="The administrator's address.")] = "lead@example.org",
+    schedule_seed: Annotated[int, typer.Option("--schedule-seed", help="Public: who speaks when.")] = 1,
+    rtt: Annotated[float, typer.Option("--rtt", help="Seconds of a round trip; see `consortium ping`.")] = 0.05,
+    bandwidth: Annotated[float, typer.Option("--bandwidth", help="Bytes a second of a site and the relay.")] = 1e7,
+    relay: Annotated[float | None, typer.Option("--relay", help="Exchanges a second that the server relays.")] = None,
+    max_seconds: Annotated[float, typer.Option("--max-seconds", help="At most so many seconds for the run.")] = HOUR,
 ) -> None:
-    """Make a kit for every member: certificates, start scripts, what a job may do there, and a page that explains."""
+    """Plan an agreement (with --site), or make a kit for every member: certificates, start scripts, a page."""
+    if site:
+        host, _, port = server.rpartition(":")
+        if not host or not port.isdecimal():
+            raise SpecError(f"--server is HOST:PORT, as gossip.example.org:8002, not '{server}'")
+        proposal = Proposal(
+            name, run, schema or file.parent / SCHEMA_FILE, read_sites(site), epsilon,
+            "auto" if delta is None else delta, trust, loss, held_out, host, int(port), admin,
+            schedule_seed=schedule_seed, network=NetworkModel(rtt, bandwidth, relay), max_seconds=max_seconds,
+        )  # fmt: skip
+        _plan_agreement(proposal, file, json)
+        return
+    _make_kits(file, out, json)
+
+
+def _plan_agreement(proposal: Proposal, file: Path, json: bool) -> None:
+    """Write a planned agreement to a file that is not there, or says the same."""
+    planned = plan_agreement(proposal)
+    if file.exists() and file.read_text(encoding="utf-8") != planned.text:
+        raise SpecError(f"'{file}' is there and says something else; move it, or give another name")
+    screen.writable_file(file, "FILE")
+    file.write_text(planned.text, encoding="utf-8")
+    promised, best = statement(planned.agreement), planned.choice.alternatives[0]
+    if json:
+        found = {"file": str(file), "digest": planned.agreement.run.digest, "privacy": promised.to_dict()}
+        foreseen = {"loss": planned.choice.predicted, "seconds": best["seconds"], "bytes": best["bytes"]}
+        screen.say_json(found | {"reasons": planned.choice.reasons, "foreseen": foreseen})
+        return
+    for reason in planned.choice.reasons:
+        screen.out.print(f"· {reason}", soft_wrap=True, highlight=False)
+    screen.out.print(promised.verdict(), soft_wrap=True)
+    screen.out.print(f"written to {file}; read it, then: sottovoce consortium init {file}", soft_wrap=True)
+
+
+@app.command()
+def ping(
+    address: Annotated[str, typer.Argument(help="HOST:PORT of the server.")],
+    count: Annotated[int, typer.Option("--count", help="How often.")] = 10,
+    json: Json = False,
+) -> None:
+    """Measure the round-trip time to the server by opening connections: for `init --rtt`."""
+    seconds = checks.round_trips(address, count)
+    middle = sorted(seconds)[len(seconds) // 2]
+    if json:
+        screen.say_json({"address": address, "seconds": seconds, "rtt": middle})
+        return
+    screen.out.print(f"{1000 * middle:.2f} ms, the middle of {count}: init --rtt {middle:.4g}", highlight=False)
+
+
+def _make_kits(file: Path, out: Path, json: bool) -> None:
     agreement = read_agreement(file)
     promised = statement(agreement)
     screen.writable(out)

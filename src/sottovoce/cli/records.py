@@ -21,7 +21,7 @@ from sottovoce.data.tables import Table
 from sottovoce.errors import DataError, SpecError
 from sottovoce.features import DENSE_CELLS, Additive, densified
 from sottovoce.matrices import is_sparse, row_norms, unit_rows
-from sottovoce.planner.features import Columns
+from sottovoce.planner.features import Columns, columns_of
 from sottovoce.planner.shared_settings import Weighing
 from sottovoce.problem.losses import LOSSES, Loss
 from sottovoce.problem.shards import Partition, Shards, by_group, dirichlet, even, partition
@@ -154,17 +154,6 @@ def from_schema(schema: Schema, found: Encoded, name: str, policy: ReadPolicy = 
         name, found.X, found.y, label.classes, schema.features, *owners, schema.row_norm, targets, usable,
         columns_of(schema),
     )  # fmt: skip
-
-
-def columns_of(schema: Schema) -> Columns | None:
-    """What a schema says of the features that it makes: which are numeric, and how long all others are together."""
-    if schema.numbered or schema.plain:
-        return None
-    numeric = tuple((place, -1.0, 1.0) for place in schema.numeric_features)
-    others = math.sqrt(schema.parts - len(numeric))
-    short = schema.row_norm < schema.widest
-    obstacle = "the schema's row_norm scales rows down, which would move their columns; leave it out" if short else ""
-    return Columns(schema.m, numeric, others, True, schema.numeric_pairs, obstacle)
 
 
 def from_public(schema: Schema, found: Encoded, name: str, bound: float | None, policy: ReadPolicy) -> Records:

@@ -9,6 +9,7 @@
     tolerance = 0.5               # only for regression: by how much a right answer may be off
     timeout = 600                 # seconds that a slow peer is waited for
     revoked = ["3fa9…"]           # serial numbers of certificates that count no more (`sottovoce consortium revoke`)
+    in_units_of_bounds = true     # rows over the schema's bound, targets in [−1, 1], as a planned agreement has them
     skip_after = 60               # seconds after which an edge to a slow peer is left out of a round; never by default
 
     [server]
@@ -57,6 +58,8 @@ FILE = "consortium.toml"
 SERVER = "server"
 """FLARE's own name of the server's process; no site may have it."""
 _EMAIL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}@[A-Za-z0-9][A-Za-z0-9.-]{0,127}")
+ENTRIES = ("run", "schedule_seed", "timeout", "skip_after", "in_units_of_bounds")
+"""What the run file of every node takes over."""
 PARTS = ("problem", "network", "algorithm", "privacy")
 _KNOWN = {
     "name",
@@ -69,6 +72,7 @@ _KNOWN = {
     "timeout",
     "skip_after",
     "revoked",
+    "in_units_of_bounds",
     "server",
     "admin",
     "sites",
@@ -188,12 +192,13 @@ def read_agreement(path: str | Path) -> Agreement:
         raise SpecError(f"'{path}' is no TOML: {error}") from None
     try:
         schema = beside(path, data.get("schema", SCHEMA_FILE))
-        return _agreement(data, schema.name, read_schema(schema))
+        return made_agreement(data, schema.name, read_schema(schema))
     except SottovoceError as error:
         raise type(error)(f"in '{path}': {error}") from None
 
 
-def _agreement(data: dict[str, Any], schema_file: str, schema: Schema) -> Agreement:
+def made_agreement(data: dict[str, Any], schema_file: str, schema: Schema) -> Agreement:
+    """The agreement in the parsed contents of a file, and in the schema that it names."""
     odd = sorted(set(data) - _KNOWN)
     if odd:
         raise SpecError(f"there is no entry '{odd[0]}'; the entries are {', '.join(sorted(_KNOWN))}")
@@ -220,15 +225,9 @@ def _agreement(data: dict[str, Any], schema_file: str, schema: Schema) -> Agreem
             admin=str(admin["email"]),
             admin_org=str(admin["org"]),
             revoked=tuple(serial_number(text) for text in data.get("revoked", [])),
-            entries={key: data[key] for key in ("run", "schedule_seed", "timeout", "skip_after") if key in data}
-            | {"spec": spec},
+            entries={key: data[key] for key in ENTRIES if key in data} | {"spec": spec},
         )
-        privacy_spec = made.run.spec.privacy  # what is wrong with it is said while the file is read
-        if made.held_out and privacy_spec.distribution:
-            raise SpecError(
-                f"no test scores a model whose columns were counted ('{privacy_spec.distribution}'); leave held_out "
-                "out, or the distribution"
-            )
+        _ = made.run.spec  # what is wrong with it is said while the file is read
         return made
     except KeyError as error:
         raise SpecError(f"the entry {error} is missing") from None

@@ -34,7 +34,7 @@ from sottovoce.consortium.project import (
 )
 from sottovoce.consortium.submit import BEAT, wait_for
 from sottovoce.data.policy import Note, ReadPolicy
-from sottovoce.errors import Interrupted, SottovoceError, SpecError
+from sottovoce.errors import Interrupted, NetworkError, SottovoceError, SpecError
 from sottovoce.node.node import DurableNode
 from sottovoce.node.site import FILE as SITE_FILE
 from sottovoce.node.site import Site, read_site
@@ -42,6 +42,24 @@ from sottovoce.node.store import Store
 
 CONNECTION = "connection"
 GREETING = 5.0  # seconds that a server may take to answer
+
+
+def round_trips(address: str, count: int) -> list[float]:
+    """Seconds from the request for a connection to its answer, so many times: a round trip each."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or count < 1:
+        raise SpecError(f"give HOST:PORT and a count of at least 1, as gossip.example.org:8002, not '{address}'")
+    found = []
+    for _ in range(count):
+        began = time.perf_counter()
+        try:
+            with socket.create_connection((host, int(port)), timeout=GREETING):
+                found.append(time.perf_counter() - began)
+        except OSError as error:
+            raise NetworkError(
+                f"nobody answers at {address} ({error}); start the server, or check the address"
+            ) from None
+    return found
 
 
 class Finding(NamedTuple):

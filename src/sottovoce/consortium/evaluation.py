@@ -12,7 +12,7 @@ second one.
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -232,7 +232,7 @@ class Examiner:
         self.run, self.name, self.problem, self.store = agreement.run, name, problem, store
         self.number = self.run.number(name)
         self.dataset, self.whole = dataset + HELD_OUT, dataset
-        self.event, self.tolerance = count_events(agreement)[self.number], agreement.tolerance
+        self.event, self.tolerance = count_events(agreement)[self.number], agreement.tolerance / self.run.scale.half
         self.digest = count_digest(agreement)
         self.fingerprint, self.sequence = node_keys.fingerprints(store.secret, problem.shards)
 
@@ -250,8 +250,14 @@ class Examiner:
             return rows
         return [*rows, Row(len(rows) + 1, "budget", "", 0, "", limit.detail(self.dataset), b"")]
 
-    def count(self, model: Array) -> int:
-        """Return the noisy count of correct predictions; every call returns the same number."""
+    def count(self, model: Array, scored: Callable[[Problem], Problem] = lambda problem: problem) -> int:
+        """Return the noisy count of correct predictions; every call returns the same number.
+
+        Parameters
+        ----------
+        model : of records as they came
+        scored : these records as that model meets them
+        """
         header = Header(bytes.fromhex(self.digest)[:RUN], ROUND, self.number)
         name = f"{self.run.name} (test)"
         saved = self.store.enter(self.digest, name, self.name, self.run.nodes, (self.sequence, self.fingerprint))
@@ -261,7 +267,7 @@ class Examiner:
             return int(unpack_text(message)[0]["right"])
         if self.store.ledger.released(self.digest, ROUND) is not None:
             raise StoreError("the count of right answers was released before, but is gone; restore the node's folder")
-        right = right_answers(self.problem, model, self.tolerance)
+        right = right_answers(scored(self.problem), model, self.tolerance)
         keys = node_keys.own_keys(self.store.secret, self.digest, self.store.nonce(), self.fingerprint)
         noisy = noisy_count(right, self.event, keys)
         adversary, adjacency = self.run.spec.privacy.adversary, self.run.statement.adjacency

@@ -132,7 +132,7 @@ class ConsortiumNode:
         over = self.node.over
         outcome = self.node.take_part(leave=False)
         if over:  # the results were saved, and peers that ask again are answered
-            count = None if self.examiner is None else self.examiner.count(outcome.model)
+            count = None if self.examiner is None else self.examiner.count(outcome.model, self.node.scored)
             return {"finished": True, "right": count, "unheard": [], "skips": outcome.skips}
         seconds = time.perf_counter() - began
         models = self._gather(outcome.model)
@@ -140,7 +140,7 @@ class ConsortiumNode:
             mean = models.mean(axis=0)
         if not np.all(np.isfinite(mean)):
             raise NetworkError("the mean of all models is not finite: a site sent numbers of no ordinary size; refused")
-        count = None if self.examiner is None else self.examiner.count(mean)
+        count = None if self.examiner is None else self.examiner.count(mean, self.node.scored)
         public = self.node.public | Public(skips=outcome.skips)
         about = environment(ENGINE, seconds)
         folder = save_results(

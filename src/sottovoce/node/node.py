@@ -54,6 +54,7 @@ from sottovoce.privacy.composite_events import read_event
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.objective import Problem
 from sottovoce.run.build import Map, make_problem
+from sottovoce.run.distribution import Expanded
 from sottovoce.run.inference import Published, StageSums, next_stage, start_of
 from sottovoce.run.one_shot import OneShotRelease
 from sottovoce.run.plan import Public
@@ -544,6 +545,12 @@ class DurableNode(Node):
         bound = self.run.model_bound
         bound = bound if self._map is None else self._map.longest(bound)
         return bound + (abs(self.moved) / self.run.spec.problem.intercept if self.moved else 0.0)
+
+    def scored(self, problem: Problem) -> Problem:
+        """Return records of this node as its final model meets them."""
+        if not isinstance(self._map, Expanded):
+            return problem
+        return make_problem(self.run.spec.problem, self._map.scored(problem.shards))
 
     @property
     def public(self) -> Public:

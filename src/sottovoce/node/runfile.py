@@ -19,6 +19,8 @@
     [keys]                        # optional: the nodes' identities, so that nobody else can speak in their names
     north = "…"                   # as `sottovoce node key FOLDER` prints it; one for every node, or none
 
+    in_units_of_bounds = true     # rows over the schema's bound, targets in [−1, 1]: as estimators pose a problem
+
 Records whose columns are all numbers, scaled already, need no schema. In its place a run file says
 
     features = ["age", "bmi"]     # the columns and their order, or how many there are (svmlight)
@@ -73,7 +75,8 @@ from sottovoce.secure.generator import Generator, Purpose
 _PLAIN = ("features", "label", "classes", "unit_rows", "unit", "first_index")  # in place of a schema
 MAX_SECONDS = 31 * 24 * 3600
 """Of a time-out: a longer one is a slip of the keyboard, and no clock can wait for it."""
-_KNOWN = {"run", "schedule_seed", "timeout", "skip_after", "schema", *_PLAIN, "nodes", "keys", "spec"}
+_UNITS = "in_units_of_bounds"
+_KNOWN = {"run", "schedule_seed", "timeout", "skip_after", "schema", _UNITS, *_PLAIN, "nodes", "keys", "spec"}
 _NEEDED = ("run", "schedule_seed", "nodes", "spec")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MARKED = re.compile(r"(.*) \([0-9a-f]{16}\)")
@@ -97,6 +100,7 @@ class Run:
     schema_file : where the schema was read from, if it has a file
     skip_after : seconds of waiting after which an edge may be left out of a round; None for never
     keys : the nodes' public identity keys in hexadecimal, by name; None where they are known in another way
+    in_units : whether rows are divided by the schema's bound, and targets mapped from their public range to [−1, 1]
     """
 
     name: str
@@ -109,6 +113,7 @@ class Run:
     schema_file: Path | None = None
     skip_after: float | None = None
     keys: Mapping[str, str] | None = None
+    in_units: bool = False
 
     @cached_property
     def plan(self) -> Plan:
@@ -165,8 +170,11 @@ class Run:
     @property
     def scale(self) -> Scale:
         """How new records, encoded by the schema, meet the model."""
-        of = self.spec.problem.features
-        return Scale(unit=of.norm / self.spec.problem.row_norm) if isinstance(of, Additive) else AS_IT_IS
+        of, label = self.spec.problem.features, self.schema.label
+        targets = (label.low, label.high) if self.in_units and label.classes is None else None
+        if isinstance(of, Additive):
+            return Scale(unit=of.norm / self.spec.problem.row_norm, targets=targets)
+        return Scale(unit=self.schema.row_norm, targets=targets) if self.in_units else AS_IT_IS
 
     @property
     def m(self) -> int:
@@ -488,17 +496,25 @@ def make_run(data: Mapping[str, Any], schema: Schema | None = None) -> Run:
     name = _text(data, "run")
     check_name("run", name)
     if schema is None:
+        if _UNITS in data:
+            raise SpecError(f"'{_UNITS}' goes with a schema, which has the bounds; leave it out")
         spec = _spec(data["spec"], data["schedule_seed"])
         schema, records = _plain(data, spec)
     else:
         both = [entry for entry in _PLAIN if entry in data]
         if both:
             raise SpecError(f"the schema says what records are; leave '{both[0]}' out of the run file")
-        spec = _spec(_with_schema(data["spec"], schema), data["schedule_seed"])
-        records = {"schema": schema.digest}
+        in_units = data.get(_UNITS, False)
+        if not isinstance(in_units, bool):
+            raise SpecError(f"'{_UNITS}' must be true or false, not {in_units!r}")
+        spec = _spec(_with_schema(data["spec"], schema, 1.0 if in_units else schema.row_norm), data["schedule_seed"])
+        records = {"schema": schema.digest} | ({_UNITS: True} if in_units else {})
     keys, skip_after = _keys(data.get("keys"), nodes), _seconds(data, "skip_after", None)
     sizes = tuple(nodes.values())
-    return Run(name, spec, tuple(nodes), sizes, schema, timeout, records, skip_after=skip_after, keys=keys)
+    in_units = bool(records.get(_UNITS))
+    return Run(
+        name, spec, tuple(nodes), sizes, schema, timeout, records, skip_after=skip_after, keys=keys, in_units=in_units
+    )
 
 
 def _seconds(data: Mapping[str, Any], name: str, default: float | None) -> float | None:
@@ -589,13 +605,13 @@ def _plain(data: Mapping[str, Any], spec: Spec) -> tuple[Schema, dict[str, Any]]
     return schema, said | ({} if first is None else {"first_index": first})
 
 
-def _with_schema(spec: Any, schema: Schema) -> Any:
+def _with_schema(spec: Any, schema: Schema, row_norm: float) -> Any:
     """The tables of a Spec with what follows from a schema: the bound of a row and the number of outputs."""
     if not isinstance(spec, dict) or not isinstance(spec.get("problem", {}), dict):
         return spec
     problem = dict(spec.get("problem", {}))
-    if problem.setdefault("row_norm", schema.row_norm) != schema.row_norm:
-        raise SpecError(f"row_norm is the schema's, {schema.row_norm:g}; leave it out here")
+    if problem.setdefault("row_norm", row_norm) != row_norm:
+        raise SpecError(f"row_norm is the schema's, {row_norm:g}; leave it out here")
     outputs = schema.label.outputs
     if problem.setdefault("outputs", outputs) != outputs:
         raise SpecError(f"the number of outputs follows from the schema's label: {outputs}; leave it out here")

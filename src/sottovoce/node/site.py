@@ -121,6 +121,17 @@ def usable_weights(run: Run, records: Encoded) -> Array | None:
     return records.usable.astype(np.float64)
 
 
+def _targets(run: Run, shards: Shards) -> Shards:
+    """Targets in units of their range, where the plan has them so; weights of two classes that a threshold balances."""
+    if run.in_units and predicts_numbers(run.spec):
+        low, high = run.schema.label.low, run.schema.label.high
+        return replace(shards, y=np.clip((2 * shards.y - low - high) / (high - low), -1.0, 1.0))
+    if run.spec.privacy.post_release is None:
+        return shards
+    half = np.where(shards.y > 0, *run.spec.privacy.balance.weights[::-1])
+    return replace(shards, weights=half if shards.weights is None else shards.weights * half)
+
+
 def problem_of(run: Run, shards: Shards) -> Problem:
     """The problem over records that were read by the run's schema; a row over the bound is scaled down to it."""
     spec, classes = run.spec.problem, run.schema.label.classes
@@ -130,8 +141,11 @@ def problem_of(run: Run, shards: Shards) -> Problem:
             "that inferred them from its records would reveal which labels it has"
         )
     if isinstance(spec.features, Additive):
-        expanded = spec.features.rows(shards.X) * (spec.row_norm / spec.features.norm)
+        expanded = spec.features.rows(shards.X) / (spec.features.norm / spec.row_norm)
         shards = replace(shards, X=expanded)
+    elif run.in_units:
+        shards = replace(shards, X=shards.X / run.schema.row_norm)
+    shards = _targets(run, shards)
     if spec.on_violation == "raise":  # a refusal would reveal single records to the other nodes
         over = row_norms(shards.X) > spec.row_norm
         shards = replace(shards, X=unit_rows(shards.X, spec.row_norm)) if np.any(over) else shards

@@ -354,6 +354,9 @@ def search(inputs: PublicInputs, given: dict[str, Any]) -> Choice:
     scale = _scale(inputs, given)
     networks = _networks(inputs, given)
     plans = [_plan(inputs, given, scale, network, T) for network in networks for T in _rounds(inputs, given)]
+    if min(plan.seconds for plan in plans) > inputs.max_seconds and "rounds" not in given:
+        fewer = [T for T in ROUNDS if T < min(plan.rounds for plan in plans)]
+        plans += [_plan(inputs, given, scale, network, T) for network in networks for T in fewer]
     afford = [p for p in plans if inputs.max_bytes is None or p.bytes <= inputs.max_bytes]
     if not afford:
         least = min(plan.bytes for plan in plans)

@@ -6,8 +6,9 @@ benchmarks/additive.py.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -64,6 +65,53 @@ class Columns:
     encoded: bool = False
     pairs: tuple[tuple[int, int], ...] = ()
     obstacle: str = ""
+
+
+class Encoding(Protocol):
+    """What a schema says of the features that it makes."""
+
+    @property
+    def numbered(self) -> int:
+        """How many features there are by their numbers alone; 0 where they have names."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether they are taken as they are."""
+
+    @property
+    def row_norm(self) -> float:
+        """The public bound on a row."""
+
+    @property
+    def parts(self) -> int:
+        """How many parts of a row there are, each of length 1 at most."""
+
+    @property
+    def numeric_pairs(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of numeric columns that interact."""
+
+    @property
+    def m(self) -> int:
+        """How many features there are."""
+
+    @property
+    def numeric_features(self) -> Sequence[int]:
+        """Places of the numeric ones."""
+
+    @property
+    def widest(self) -> float:
+        """The largest norm that a row can have."""
+
+
+def columns_of(schema: Encoding) -> Columns | None:
+    """What a schema says of the features that it makes: which are numeric, and how long all others are together."""
+    if schema.numbered or schema.plain:
+        return None
+    numeric = tuple((place, -1.0, 1.0) for place in schema.numeric_features)
+    others = math.sqrt(schema.parts - len(numeric))
+    short = schema.row_norm < schema.widest
+    obstacle = "the schema's row_norm scales rows down, which would move their columns; leave it out" if short else ""
+    return Columns(schema.m, numeric, others, True, schema.numeric_pairs, obstacle)
 
 
 class FeatureChoice(NamedTuple):

@@ -87,16 +87,22 @@ class Expanded:
 
     def shards(self, shards: Shards) -> Shards:
         """The same records, with F in place of the identity, centered and scaled; each by itself."""
+        mapped = self.scored(shards)
+        if not self.centered:
+            X = mapped.X
+            X *= shorter(lengths(X), self.shape.bound, X.dtype)[:, None]
+            return mapped
+        return self.shape.shards(mapped)
+
+    def scored(self, shards: Shards) -> Shards:
+        """The same records as models meet them that were taken back: with F in place of the identity, and no more."""
         X = np.array(shards.X, dtype=np.float64)
         step = max(1, ROWS // X.shape[1])
         for begin in range(0, len(X), step):
             some = X[begin : begin + step]
             self.features.fill(some, _lines(some, self.features, self.unit), self.distributions)
             some[:, self.features.columns :] /= self.unit
-            if not self.centered:
-                some *= shorter(lengths(some), self.shape.bound, X.dtype)[:, None]
-        mapped = replace(shards, X=X)
-        return self.shape.shards(mapped) if self.centered else mapped
+        return replace(shards, X=X)
 
     def inverse_transform(self, models: Array) -> Array:
         """Models of mapped rows as models of φ_F."""
