@@ -47,7 +47,7 @@ BAD = [
     (fit, {"delta": 0.0}, PrivacyError, "strictly between 0 and 1"),
     (fit, {"delta": "small"}, PrivacyError, "'auto' or a number"),
     (fit, {"epsilon": 0.05}, DataError, r"too few records \(n_samples = 60\): at epsilon = 0.05"),
-    (fit, {"nodes": ["a"] * 57 + ["b"] * 3}, DataError, r"node 'b' has too few records \(n_samples = 3\)"),
+    (fit, {"nodes": [*"abcdefghij"] * 6}, DataError, r"node 'a' has too few records \(n_samples = 6\)"),
     (fit, {"user_ids": np.arange(60) % 4}, DataError, r"too few people \(n_samples = 4\)"),
     (fit, {"row_norm": 0.1, "on_violation": "raise"}, DataError, "of 60 rows are over the public bound row_norm = 0.1"),
     (fit, {"on_violation": "pray"}, SpecError, "'clip' or 'raise'"),
@@ -126,4 +126,8 @@ def test_the_least_size_of_a_node_is_where_noise_reaches_the_largest_gradient():
         least = next(q for q in range(1, 200) if sigma(FullEvent(q, q, 1.0, 1.0, 1), epsilon, 1e-5) <= 1.0)
         check_node_sizes((least,), ("a",), epsilon, 1e-5, "records")
         with pytest.raises(DataError, match="too few"):
-            check_node_sizes((least, least - 1), ("a", "b"), epsilon, 1e-5, "records")
+            check_node_sizes((least - 1,), ("a",), epsilon, 1e-5, "records")
+        with pytest.raises(DataError, match="node 'b' has too few"):
+            check_node_sizes((least, least - 1), ("a", "b"), epsilon, 1e-5, "records", weighed=False)
+        said = check_node_sizes((least, least - 1), ("a", "b"), epsilon, 1e-5, "records")
+        assert len(said) == 1 and f"'b' ({least - 1} records)" in said[0] and "receive the model" in said[0]

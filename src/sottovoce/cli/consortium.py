@@ -29,6 +29,7 @@ from sottovoce.consortium.submit import COMPLETED, SITE_TIMEOUT, Administrator, 
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.errors import Interrupted, NetworkError, SottovoceError, SpecError
 from sottovoce.planner.network import HOUR, NetworkModel
+from sottovoce.planner.uneven import hindrances
 
 app = typer.Typer(help="Train with other organizations, over NVIDIA FLARE.", no_args_is_help=True)
 
@@ -127,6 +128,8 @@ def _make_kits(file: Path, out: Path, json: bool) -> None:
         screen.out.print(f"{name}: {path}", soft_wrap=True)
     screen.out.print(promised.verdict(), soft_wrap=True)
     screen.out.print(f"digest {agreement.run.digest}", soft_wrap=True)
+    for found in hindrances(agreement.run.plan):
+        screen.err.print(f"[yellow]Note:[/] {found.words(agreement.run.nodes, agreement.run.sizes)}", soft_wrap=True)
     screen.err.print(
         f"[yellow]Note:[/] {out / agreement.name / 'state'} holds the authority's private key: anyone who has it "
         "can impersonate any member. Keep it offline, or delete it once all kits are made.",

@@ -98,6 +98,14 @@ def plan(
     exact = plan_cost(choice.spec, np.array(inputs.sizes), inputs.m, epsilon)
     if plot is not None:
         draw(choice.alternatives, plot)
+    _report(inputs, choice, others, exact, json)
+    if plot is not None and not json:
+        screen.out.print(f"drawn into {plot}")
+
+
+def _report(inputs: PublicInputs, choice: Choice, others: list[Offer], exact: PlanCost, json: bool) -> None:
+    """As one JSON object, or for reading."""
+    epsilon, delta = inputs.epsilon, inputs.delta
     if json:
         frame = {"epsilon": epsilon, "delta": delta, "adversary": str(inputs.adversary), "adjacency": ADJACENCY}
         frame["trust"] = [offer._asdict() for offer in others]
@@ -105,8 +113,6 @@ def plan(
         screen.say_json(frame | found | {"reasons": choice.reasons, "plans": choice.alternatives})
         return
     _show(inputs, choice, others, exact)
-    if plot is not None:
-        screen.out.print(f"drawn into {plot}")
 
 
 def _sizes(nodes: int, records: list[int]) -> tuple[int, ...]:

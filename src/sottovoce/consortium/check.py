@@ -39,6 +39,7 @@ from sottovoce.node.node import DurableNode
 from sottovoce.node.site import FILE as SITE_FILE
 from sottovoce.node.site import Site, read_site
 from sottovoce.node.store import Store
+from sottovoce.planner.uneven import hindrances
 
 CONNECTION = "connection"
 GREETING = 5.0  # seconds that a server may take to answer
@@ -231,7 +232,7 @@ def _records(
     return (node, examiner), f"{promised} {what} within bounds: {trained} to train on, {promised - trained} held out"
 
 
-def _run(kit: Path, agreement: Agreement, name: str) -> tuple[None, str]:
+def _run(kit: Path, agreement: Agreement, name: str) -> tuple[None, str, str]:
     """The digest, which is also on the page that the kit was made with; other sites compare it."""
     run, page = agreement.run, kit / "README.md"
     if not page.is_file() or page.read_text(encoding="utf-8") != site_page(agreement, agreement.site(name)):
@@ -240,7 +241,8 @@ def _run(kit: Path, agreement: Agreement, name: str) -> tuple[None, str]:
             "with the other sites, and ask for a new kit"
         )
     event = run.event(run.number(name))
-    return None, f"{event.rounds} messages with σ = {event.sigma:.4g}; digest {run.digest}"
+    uneven = " ".join(found.words(run.nodes, run.sizes) for found in hindrances(run.plan))
+    return None, f"{event.rounds} messages with σ = {event.sigma:.4g}; digest {run.digest}", uneven
 
 
 START_TIMEOUT = 180.0  # seconds that a server on this machine may take to start

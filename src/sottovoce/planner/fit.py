@@ -110,7 +110,7 @@ def plan_fit(request: FitRequest) -> Choice:
     fixed, loss = dict(request.fixed), request.loss
     if "method" not in fixed:  # a regression of which nothing can be learned is a constant, and says so
         of = "people" if request.people else "records"
-        check_node_sizes(request.sizes, request.nodes, epsilon, delta, of)
+        said += check_node_sizes(request.sizes, request.nodes, epsilon, delta, of, "weights" not in fixed)
         if math.isinf(loss.slope_bound) and loss.targets != "real":
             fixed.setdefault("clip", steepest(request.outputs, 1.0, request.intercept))
     known = _circumstances(request, epsilon, delta, fixed)

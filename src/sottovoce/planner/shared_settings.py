@@ -77,23 +77,32 @@ def target_scale(given: Any) -> Quantiles | None:
 
 
 def check_node_sizes(
-    sizes: tuple[int, ...], names: tuple[str, ...], epsilon: float | None, delta: float, of: str
-) -> None:
-    """A node so small that its noise is larger than anything it could say brings nothing but noise.
+    sizes: tuple[int, ...], names: tuple[str, ...], epsilon: float | None, delta: float, of: str, weighed: bool = True
+) -> list[str]:
+    """Return what is to be said of nodes whose noise is larger than anything they could say.
 
     In a single release of all q records, the least that can be required of a node, the noise has a deviation of 2Lz/q
-    in each coordinate, where L bounds every gradient.
+    in each coordinate, where L bounds every gradient. Weighed by its records and their precision such a node counts
+    next to nothing. Where it would count as much as others, or there are no larger nodes, it is refused.
     """
     if epsilon is None:
-        return
+        return []
     least = math.ceil(2 * calibration.single(epsilon, delta))
-    for q, name in zip(sizes, names, strict=True):
-        if q < least:
-            raise DataError(
-                f"node '{name}' has too few {of} (n_samples = {q}): at epsilon = {epsilon:g} and delta = {delta:g} "
-                f"fewer than {least} drown in their own noise; leave the node out, merge it with another, or give a "
-                "larger epsilon"
-            )
+    small = [(name, q) for q, name in zip(sizes, names, strict=True) if q < least]
+    if not small:
+        return []
+    name, q = small[0]
+    if not weighed or len(small) == len(sizes):
+        raise DataError(
+            f"node '{name}' has too few {of} (n_samples = {q}): at epsilon = {epsilon:g} and delta = {delta:g} "
+            f"fewer than {least} drown in their own noise; leave the node out, merge it with another, or give a "
+            "larger epsilon"
+        )
+    listed = ", ".join(f"'{name}' ({q} {of})" for name, q in small)
+    return [
+        f"Nodes that cannot help: {listed}. At ε = {epsilon:g} fewer than {least} drown in their own noise; they count "
+        "next to nothing, and receive the model."
+    ]
 
 
 def steepest(outputs: int, row: float, intercept: float) -> float:
