@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from sottovoce.cli import screen
-from sottovoce.consortium import certificates, logs
+from sottovoce.consortium import certificates, logs, proposals
 from sottovoce.consortium import check as checks
 from sottovoce.consortium import project as projects
 from sottovoce.consortium.agreement import FILE, read_agreement, serial_number
@@ -133,6 +133,57 @@ def _make_kits(file: Path, out: Path, json: bool) -> None:
     screen.err.print(
         f"[yellow]Note:[/] {out / agreement.name / 'state'} holds the authority's private key: anyone who has it "
         "can impersonate any member. Keep it offline, or delete it once all kits are made.",
+        soft_wrap=True,
+    )
+
+
+@app.command()
+def propose(
+    file: Agreed,
+    kit: Kit = Path(),
+    out: Annotated[Path, typer.Option("--out", help="The proposal, for everybody.")] = Path("run.proposal"),
+) -> None:
+    """Sign a new agreement with this kit's key, for a further run of the same members: no new kits, no restart."""
+    screen.writable_file(out, "--out")
+    out.write_bytes(proposals.propose(file, kit))
+    screen.out.print(f"written to {out}; everybody: sottovoce consortium review {out} KIT", soft_wrap=True)
+
+
+Proposal_ = Annotated[Path, typer.Argument(help="What `sottovoce consortium propose` wrote.")]
+
+
+@app.command()
+def review(proposal: Proposal_, kit: Kit = Path(), json: Json = False) -> None:
+    """Show who proposes a run, what it promises, what it costs this site, and what is left of the budget."""
+    proposed = proposals.read_proposal(proposal, kit)
+    agreement, promised = proposed.agreement, statement(proposed.agreement)
+    found = proposals.costs(proposed, kit)
+    if json:
+        each = [cost._asdict() for cost in found]
+        frame = {"by": proposed.by, "run": agreement.run_name, "digest": agreement.run.digest}
+        screen.say_json(frame | {"privacy": promised.to_dict(), "costs": each})
+        return
+    screen.out.print(f"'{proposed.by}' proposes run '{agreement.run_name}'; digest {agreement.run.digest}")
+    screen.out.print(promised.verdict(), soft_wrap=True)
+    for cost in found:
+        screen.out.print(
+            f"data set '{cost.dataset}': ε = {cost.before:.3g} so far, {cost.after:.3g} with this run, of "
+            f"{cost.limit:g} at δ = {cost.delta:g}",
+            soft_wrap=True,
+        )
+    for hindrance in hindrances(agreement.run.plan):
+        screen.err.print(
+            f"[yellow]Note:[/] {hindrance.words(agreement.run.nodes, agreement.run.sizes)}", soft_wrap=True
+        )
+    screen.out.print(f"to accept: sottovoce consortium accept {proposal} {kit}; to refuse, do nothing", soft_wrap=True)
+
+
+@app.command()
+def accept(proposal: Proposal_, kit: Kit = Path()) -> None:
+    """Put a proposed agreement into this kit; whoever runs it need not be started again."""
+    proposed = proposals.accept(proposal, kit)
+    screen.out.print(
+        f"'{kit}' takes part in run '{proposed.agreement.run_name}', digest {proposed.agreement.run.digest}",
         soft_wrap=True,
     )
 

@@ -43,7 +43,7 @@ import math
 import re
 import tomllib
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +195,18 @@ def read_agreement(path: str | Path) -> Agreement:
         return made_agreement(data, schema.name, read_schema(schema))
     except SottovoceError as error:
         raise type(error)(f"in '{path}': {error}") from None
+
+
+def current_agreement(kit: Path) -> Agreement:
+    """The agreement of a kit as it is now; read again only where one of its files has changed."""
+    files = sorted(path for path in (kit / "local").glob("*.toml") if path.is_file())
+    stamps = tuple((path.name, path.stat().st_mtime_ns, path.stat().st_size, path.stat().st_ino) for path in files)
+    return _current(kit, stamps)
+
+
+@lru_cache(maxsize=8)
+def _current(kit: Path, stamps: tuple[Any, ...]) -> Agreement:
+    return read_agreement(kit / "local" / FILE)
 
 
 def made_agreement(data: dict[str, Any], schema_file: str, schema: Schema) -> Agreement:

@@ -28,7 +28,7 @@ from typing import Any
 
 from sottovoce.consortium import credentials
 from sottovoce.consortium import job as agreed
-from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
+from sottovoce.consortium.agreement import FILE, Agreement, current_agreement, read_agreement
 from sottovoce.consortium.certificates import name_in
 from sottovoce.consortium.connections import check_origin, secure_connections
 from sottovoce.consortium.flare import CHANNEL, TOPICS, flare
@@ -87,9 +87,9 @@ def harden(role: str, kit: Path) -> None:
     if role in HEARD:
         hear_only(HEARD[role])
     if role == "site":
-        obey_only(read_agreement(kit / "local" / FILE), kit)
+        obey_only(kit)
     if role == "server":
-        take_only(read_agreement(kit / "local" / FILE))
+        take_only(kit)
     _closed.append(role)
 
 
@@ -161,14 +161,14 @@ def hear_only(heard: Mapping[tuple[str, str], str]) -> None:
     patch("fuel.f3.streaming.byte_receiver:ByteReceiver.register_callback", narrowed)
 
 
-def take_only(agreement: Agreement) -> None:
-    """A server takes in the agreed job only."""
+def take_only(kit: Path) -> None:
+    """A server takes in the agreed job only: of the agreement that its kit has by then."""
 
     def ours_only(validate: Callable[..., Any]) -> Callable[..., Any]:
         def validate_ours(self: Any, job_name: str, job_data: Any) -> tuple[bool, str, dict[str, Any]]:
             try:
                 data = job_data if isinstance(job_data, bytes) else Path(job_data).read_bytes()
-                agreed.check_own_job(data, agreement)
+                agreed.check_own_job(data, current_agreement(kit))
             except (SottovoceError, OSError) as error:
                 log.error("a job was refused: %s", error)
                 return False, str(Code.OTHER_JOB), {}
@@ -183,11 +183,17 @@ def take_only(agreement: Agreement) -> None:
 # -- a site, and its server's commands --
 
 
-def obey_only(agreement: Agreement, kit: Path) -> None:
-    """Stand between the server and FLARE's own processors: check every command and every answer."""
+def obey_only(kit: Path) -> None:
+    """Stand between the server and FLARE's own processors: check every command and every answer.
+
+    The agreement is the one that the kit has by then: a new run needs no restart.
+    """
 
     def watched(dispatch: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda self, request: Commands(agreement, kit).answer(request, partial(dispatch, self))
+        def answer(self: Any, request: Any) -> Any:
+            return Commands(current_agreement(kit), kit).answer(request, partial(dispatch, self))
+
+        return answer
 
     patch("private.fed.client.admin:FedAdminAgent._dispatch_request", watched)
 

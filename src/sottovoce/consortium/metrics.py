@@ -20,7 +20,7 @@ from typing import Any, Self
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from sottovoce._version import __version__
-from sottovoce.consortium.agreement import FILE, read_agreement
+from sottovoce.consortium.agreement import current_agreement
 from sottovoce.consortium.certificates import valid_until
 from sottovoce.consortium.progress import Progress, read_progress
 from sottovoce.consortium.project import certificate_files, kind_of
@@ -58,7 +58,6 @@ class KitCollector:
         core = library(".core")
         self._gauge, self._counter = core.GaugeMetricFamily, core.CounterMetricFamily
         self._kit, self._kind, self._began = kit, kind_of(kit), time.time()
-        self._run = read_agreement(kit / "local" / FILE).run.digest
         self._known: tuple[Any, list[dict[str, Any]]] | None = None
 
     def describe(self) -> list[Any]:
@@ -86,7 +85,8 @@ class KitCollector:
             return
         yield holds(float(good))
         yield from self._spent(sets)
-        made = sum(row.kind == "release" and row.run == self._run for row in rows)
+        run = current_agreement(self._kit).run.digest
+        made = sum(row.kind == "release" and row.run == run for row in rows)
         yield self._total("sottovoce_releases", "Messages that the node has released in the run.", made)
         report = read_progress(folder)
         if report is not None:
