@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import socket
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,12 +13,14 @@ from sottovoce.cli.consortium import app
 from sottovoce.consortium import proposals
 from sottovoce.consortium.agreement import current_agreement, read_agreement
 from sottovoce.consortium.certificates import serial_in
-from sottovoce.consortium.check import check_kit
+from sottovoce.consortium.check import Trial, check_kit
 from sottovoce.consortium.job import check_own_job, write_job
 from sottovoce.consortium.project import provision
+from sottovoce.consortium.submit import COMPLETED, administrator
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.node.site import read_site
 from sottovoce.node.store import Store
+from sottovoce.run.result import Result
 
 pytestmark = pytest.mark.skipif(find_spec("nvflare") is None, reason="the extra 'flare' is not installed")
 
@@ -173,3 +176,33 @@ def test_the_commands_say_what_a_run_costs(consortium, tmp_path):
             assert "'ash' proposes run 'monthly-2'" in found.output and "of 4 at" in found.output
     data = json.loads(runner.invoke(app, ["review", str(out), str(kits["ash"]), "--json"]).output)
     assert data["by"] == "ash" and {cost["dataset"] for cost in data["costs"]} == {"people", "people (held out)"}
+
+
+@pytest.mark.slow
+def test_services_that_run_take_the_next_run_in(small_at, tmp_path):
+    """Three sites, a server, two runs: not one process is started anew between them."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = probe.getsockname()[1]
+    made = small_at(tmp_path, rounds=4, port=port, timeout=120)
+    kits = provision(made.agreement, tmp_path / "consortium.toml", tmp_path / "kits")
+    for name in made.names:
+        made.settle(kits[name], name)
+    with Trial(kits, tmp_path / "logs") as trial:
+        trial.start(made.agreement.host)
+        for name in made.names:
+            trial.start(name)
+        for number in range(2):
+            with administrator(kits[made.agreement.admin], patience=150) as admin:
+                job = admin.submit(patience=150)
+                *_, last = admin.follow(job)
+                assert last.state == COMPLETED, last
+            path = proposal(made, kits["ash"], tmp_path, (f"port = {port}", f"port = {port}")) if not number else None
+            for kit in kits.values() if path is not None else ():
+                proposals.accept(path, kit)
+    for name in made.names:
+        found = [Result.load(kits[name] / "state" / "results" / run) for run in ("first", "monthly-2")]
+        assert [one.spec.algorithm.rounds for one in found] == [4, 6]
+        store = Store(kits[name] / "state", reading=True)
+        assert len([row for row in store.rows() if row.kind == "close"]) == 4 and store.verify() == []
+        store.close()

@@ -28,6 +28,7 @@ from sottovoce.consortium.project import provision
 from sottovoce.consortium.submit import COMPLETED, SITE_TIMEOUT, Administrator, Status, administrator, wait_for
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.errors import Interrupted, NetworkError, SottovoceError, SpecError
+from sottovoce.node.runfile import check_name
 from sottovoce.planner.network import HOUR, NetworkModel
 from sottovoce.planner.uneven import hindrances
 
@@ -46,6 +47,9 @@ def init(
     file: Agreed,
     out: Annotated[Path, typer.Option("--out", help="Where the kits go.")] = Path("kits"),
     json: Json = False,
+    requests: Annotated[
+        Path | None, typer.Option("--requests", help="Certificate requests, NAME.csr, of members with own keys.")
+    ] = None,
     site: Annotated[
         list[str] | None,
         typer.Option("--site", help="Plan an agreement and write it to FILE: NAME:RECORDS[:ORGANIZATION], each site."),
@@ -78,7 +82,7 @@ def init(
         )  # fmt: skip
         _plan_agreement(proposal, file, json)
         return
-    _make_kits(file, out, json)
+    _make_kits(file, out, json, {} if requests is None else projects.requests_in(requests))
 
 
 def _plan_agreement(proposal: Proposal, file: Path, json: bool) -> None:
@@ -115,11 +119,11 @@ def ping(
     screen.out.print(f"{1000 * middle:.2f} ms, the middle of {count}: init --rtt {middle:.4g}", highlight=False)
 
 
-def _make_kits(file: Path, out: Path, json: bool) -> None:
+def _make_kits(file: Path, out: Path, json: bool, requests: dict[str, bytes]) -> None:
     agreement = read_agreement(file)
     promised = statement(agreement)
     screen.writable(out)
-    kits = provision(agreement, file, out)
+    kits = provision(agreement, file, out, requests)
     if json:
         folders = {name: str(path) for name, path in kits.items()}
         screen.say_json({"kits": folders, "digest": agreement.run.digest, "privacy": promised.to_dict()})
@@ -188,14 +192,43 @@ def accept(proposal: Proposal_, kit: Kit = Path()) -> None:
     )
 
 
+@app.command("request")
+def request_certificate(
+    name: Member,
+    out: Annotated[Path, typer.Option("--out", help="Where key and request go.")] = Path(),
+) -> None:
+    """Make this member's own key, which stays here, and a certificate request for whoever makes the kits."""
+    for part in name.split("@"):
+        check_name("member", part)
+    out.mkdir(parents=True, exist_ok=True)
+    key = out / f"{name}.key"
+    pem = certificates.new_request(name, key)
+    (out / f"{name}.csr").write_bytes(pem)
+    screen.out.print(f"send {out / f'{name}.csr'}; keep {key}: sottovoce consortium join KIT {key}", soft_wrap=True)
+
+
+@app.command()
+def join(kit: Kit, key: Annotated[Path, typer.Argument(help="The key that `consortium request` made.")]) -> None:
+    """Put this member's own key into its kit."""
+    name = projects.join(kit, key)
+    screen.out.print(f"'{kit}' is ready for '{name}'", soft_wrap=True)
+
+
 @app.command()
 def renew(
     file: Agreed,
     name: Member,
     out: Kits = Path("kits"),
+    request: Annotated[
+        Path | None, typer.Option("--request", help="The member's certificate request: the key stays with it.")
+    ] = None,
 ) -> None:
     """Make a member a new key and certificate, before the old one ends; the others notice nothing."""
-    folder = projects.renew(read_agreement(file), file, out, name)
+    asked = None if request is None else request.read_bytes()
+    folder = projects.renew(read_agreement(file), file, out, name, asked)
+    if asked is not None:
+        screen.out.print(f"{name}: {folder}: give its certificate to '{name}'; nothing in it is secret", soft_wrap=True)
+        return
     screen.out.print(f"{name}: {folder}: give it to '{name}', whose startup folder it replaces", soft_wrap=True)
 
 

@@ -6,6 +6,10 @@ one. `revoke` writes the serial number of a certificate into the agreement: the 
 either every node refuses anyone who comes with that certificate, or the nodes do not run with each other at all.
 
 FLARE keeps authority and certificates in one file, `state/cert.json`, where the kits were made.
+
+A member may make its key by itself (`new_request`) and send a request for a certificate, which is public. The authority
+puts the member's own public key into the certificate that FLARE made for it (`certify`); the key that FLARE made is in
+no kit then, and never the member's.
 """
 
 import json
@@ -20,6 +24,8 @@ from sottovoce.errors import SpecError
 
 SOON = timedelta(days=30)
 KEPT = "cert.json"
+KEY_BITS = 2048
+"""Of a member's RSA key, at the least: what FLARE makes."""
 _REVOKED = re.compile(r"^revoked\s*=\s*\[[^\]]*\]\n?", re.MULTILINE)
 
 
@@ -114,7 +120,93 @@ def serial_in(pem: bytes) -> int:
     return x509.load_pem_x509_certificate(pem).serial_number
 
 
+# -- a member's own key --
+
+
+def new_request(name: str, key: Path) -> bytes:
+    """A new key, in a file that only its owner may read, and a request for a certificate of it."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    made = rsa.generate_private_key(public_exponent=65537, key_size=KEY_BITS)
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    try:
+        with os.fdopen(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(made.private_bytes(*form))
+    except OSError as error:
+        raise SpecError(f"no key can be written to '{key}' ({error.strerror}); give another folder") from None
+    subject = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, name)])
+    request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(made, hashes.SHA256())
+    return request.public_bytes(serialization.Encoding.PEM)
+
+
+def own_key_in(kit: Path, certificate: str, key: str, source: Path) -> None:
+    """Put a member's key into its kit, where the kit's certificate is of that key."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        secret = source.read_bytes()
+        fits = (
+            load_pem_private_key(secret, None).public_key()
+            == x509.load_pem_x509_certificate((kit / certificate).read_bytes()).public_key()
+        )
+    except (OSError, ValueError, TypeError) as error:
+        raise SpecError(f"the key '{source}' or the kit's certificate cannot be read ({error})") from None
+    if not fits:
+        raise SpecError(f"'{source}' is not the key of this kit's certificate; give the one that was requested with")
+    _write_privately(kit / key, secret.decode("ascii"))
+
+
 # -- for the maker of the kits --
+
+
+def certify(state: Path, name: str, request: bytes) -> None:
+    """Put the public key of a request into a member's certificate; one that has it already stays as it is."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import rsa
+    from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+
+    kept = _kept(state)
+    try:
+        asked = x509.load_pem_x509_csr(request)
+        names = [str(part.value) for part in asked.subject.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)]
+        key: Any = asked.public_key()
+        good = asked.is_signature_valid and isinstance(key, rsa.RSAPublicKey) and key.key_size >= KEY_BITS
+    except (ValueError, TypeError) as error:
+        raise SpecError(f"the certificate request of '{name}' cannot be read ({error}); ask for it again") from None
+    if names != [name] or not good:
+        raise SpecError(
+            f"the certificate request for '{name}' is of {names}, or not signed by an RSA key of {KEY_BITS} bits or "
+            "more; ask for it again: sottovoce consortium request"
+        )
+    there = x509.load_pem_x509_certificate(str(kept[name]["cert"]).encode())
+    if there.public_key() == key:
+        return
+    root = x509.load_pem_x509_certificate(str(kept["root_cert"]).encode())
+    secret: Any = load_pem_private_key(str(kept["root_pri_key"]).encode(), None)
+    builder = x509.CertificateBuilder(
+        root.subject, there.subject, key, x509.random_serial_number(), there.not_valid_before_utc,
+        there.not_valid_after_utc,
+    )  # fmt: skip
+    for extension in there.extensions:
+        if not isinstance(extension.value, x509.SubjectKeyIdentifier):
+            builder = builder.add_extension(extension.value, extension.critical)
+    made = builder.sign(secret, hashes.SHA256())
+    kept[name]["cert"] = made.public_bytes(Encoding.PEM).decode()
+    _write_privately(state / KEPT, json.dumps(kept))
+
+
+def certificate_of(state: Path, name: str) -> tuple[bytes, bool]:
+    """A member's certificate, and whether its key is the member's own, which is not here."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    kept = _kept(state)[name]
+    pem, key = str(kept["cert"]).encode(), load_pem_private_key(str(kept["pri_key"]).encode(), None)
+    return pem, x509.load_pem_x509_certificate(pem).public_key() != key.public_key()
 
 
 def authority_days(state: Path) -> int:

@@ -11,14 +11,24 @@ every byte follows from the agreement (`expected_files`), and `sottovoce node ch
 
 import json
 import shutil
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any
 
 from sottovoce.consortium.agreement import FILE, Agreement, PublicSite
-from sottovoce.consortium.certificates import authority_days, forget, write_revoked
+from sottovoce.consortium.certificates import (
+    authority_days,
+    certificate_of,
+    certify,
+    forget,
+    held,
+    own_key_in,
+    write_revoked,
+)
 from sottovoce.consortium.flare import flare
 from sottovoce.consortium.job import ALLOWED, strict_json
 from sottovoce.errors import SpecError
@@ -181,8 +191,12 @@ def _built(settings: dict[str, Any], out: Path) -> Path:
     return Path(done[flare("lighter.constants").CtxKey.CURRENT_PROD_DIR])
 
 
-def provision(agreement: Agreement, source: Path, out: Path) -> dict[str, Path]:
+def provision(
+    agreement: Agreement, source: Path, out: Path, requests: Mapping[str, bytes] = MappingProxyType({})
+) -> dict[str, Path]:
     """Make the kits under `out`; returns the folder of every participant by its name.
+
+    Who sent a request for a certificate has a key of its own, and no key in its kit.
 
     Run again, it makes a new set of kits with the same authority, whose key FLARE keeps in `state`, and with the same
     certificates of all that have one there.
@@ -197,8 +211,17 @@ def provision(agreement: Agreement, source: Path, out: Path) -> dict[str, Path]:
     for file in state.iterdir():
         file.chmod(0o600)
     kits = {name: folder / name for name in (agreement.host, *(s.name for s in agreement.sites), agreement.admin)}
-    for kit in kits.values():
+    for name, request in requests.items():
+        if name not in kits:
+            raise SpecError(f"there is a certificate request of '{name}', who is no member of '{agreement.name}'")
+        certify(state, name, request)
+    for name, kit in kits.items():
         _settle(kit, agreement, source)
+        certificate, key, _ = certificate_files(kind_of(kit))
+        pem, own = certificate_of(state, name)
+        if own:
+            (kit / certificate).write_bytes(pem)
+            (kit / key).unlink()
     (kits[agreement.host] / "README.md").write_text(server_page(agreement))
     for site in agreement.sites:
         (kits[site.name] / "README.md").write_text(site_page(agreement, site))
@@ -207,13 +230,31 @@ def provision(agreement: Agreement, source: Path, out: Path) -> dict[str, Path]:
     return kits
 
 
-def renew(agreement: Agreement, source: Path, out: Path, name: str) -> Path:
-    """A new key and certificate for one member, by the same authority; the folder that replaces its startup/."""
+def renew(agreement: Agreement, source: Path, out: Path, name: str, request: bytes | None = None) -> Path:
+    """A new key and certificate for one member, by the same authority; the folder that replaces its startup/.
+
+    With a request, the certificate is of the member's own new key.
+    """
     everybody = [agreement.host, agreement.admin, *(site.name for site in agreement.sites)]
     if name not in everybody:
         raise SpecError(f"there is no member '{name}'; the members are {', '.join(everybody)}")
     forget(out / agreement.name / STATE, name)
-    return provision(agreement, source, out)[name] / "startup"
+    requests = {} if request is None else {name: request}
+    return provision(agreement, source, out, requests)[name] / "startup"
+
+
+def requests_in(folder: Path) -> dict[str, bytes]:
+    """The certificate requests in a folder: NAME.csr of every member that has a key of its own."""
+    if not folder.is_dir():
+        raise SpecError(f"'{folder}' is no folder of certificate requests (NAME.csr)")
+    return {path.stem: path.read_bytes() for path in sorted(folder.glob("*.csr"))}
+
+
+def join(kit: Path, key: Path) -> str:
+    """Put a member's own key into its kit; the member's name."""
+    certificate, where, authority = certificate_files(kind_of(kit))
+    own_key_in(kit, certificate, where, key)
+    return held(kit / certificate, kit / where, kit / authority).name
 
 
 def revoke(agreement: Agreement, source: Path, out: Path, name: str) -> int:
