@@ -3,6 +3,7 @@
 import json
 import shutil
 import socket
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -194,7 +195,10 @@ def test_services_that_run_take_the_next_run_in(small_at, tmp_path):
             trial.start(name)
         for number in range(2):
             with administrator(kits[made.agreement.admin], patience=150) as admin:
-                job = admin.submit(patience=150)
+                until = time.monotonic() + 150
+                while not all(each.connected for each in admin.who(10)):
+                    assert time.monotonic() < until, "not all sites connected"
+                job = admin.submit()
                 *_, last = admin.follow(job)
                 assert last.state == COMPLETED, last
             path = proposal(made, kits["ash"], tmp_path, (f"port = {port}", f"port = {port}")) if not number else None

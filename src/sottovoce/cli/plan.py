@@ -41,9 +41,7 @@ def plan(
     max_seconds: Annotated[float, typer.Option("--max-seconds", help="At most so many seconds on the network.")] = HOUR,
     rtt: Annotated[float, typer.Option("--rtt", help="Seconds of a round trip between two nodes.")] = 0.05,
     bandwidth: Annotated[float, typer.Option("--bandwidth", help="Bytes a second of each node.")] = 1e7,
-    relay: Annotated[
-        float | None, typer.Option("--relay", help="Exchanges a second of a relaying server, where there is one.")
-    ] = None,
+    relay: Annotated[float | None, typer.Option("--relay", help="Exchanges a second of a relaying server.")] = None,
     sampling: Annotated[str | None, typer.Option("--sampling", help="Fix it: one, fixed:8, poisson:8, full.")] = None,
     activation: Annotated[str | None, typer.Option("--activation", help="Fix it: edges:1, everyone, …")] = None,
     rounds: Annotated[int | None, typer.Option("--rounds", help="Fix T.")] = None,
