@@ -195,7 +195,7 @@ class Run:
     def last_releases(self) -> tuple[OneShotRelease[Any], ...]:
         """What every node releases once, after the last round, without its records; every other node gets it."""
         before, privacy = self.plan.release.before, self.spec.privacy
-        if not privacy.balance or before is None:
+        if privacy.post_release is None or before is None:
             return ()
         queries: Sequence[Query[Any]]
         if privacy.inference:  # their widths do not depend on the model
