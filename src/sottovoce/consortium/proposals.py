@@ -22,7 +22,15 @@ from sottovoce.consortium.evaluation import statement
 from sottovoce.consortium.project import CERTIFICATES, certificate_files, kind_of, site_page
 from sottovoce.data.schema import schema_of
 from sottovoce.errors import NetworkError, SpecError
-from sottovoce.node.budget import HELD_OUT, budgets, check_affordable, counted_spendings, joint_epsilon, spendings
+from sottovoce.node.budget import (
+    HELD_OUT,
+    Spending,
+    budgets,
+    check_affordable,
+    counted_spendings,
+    joint_epsilon,
+    spendings,
+)
 from sottovoce.node.envelope import joined
 from sottovoce.node.identity import Certified
 from sottovoce.node.ledger import Row
@@ -163,9 +171,8 @@ def _cost(rows: Sequence[Row], dataset: str, whole: str, event: Any, run: Any) -
         rows = [*rows, Row(len(rows) + 1, "budget", "", 0, "", limit.detail(dataset), b"")]
     known = [s.fingerprint for s in spendings(rows) if s.dataset == dataset]
     latest = known[-1] if known else ""
-    after = check_affordable(
-        rows, dataset, latest, event, run.spec.privacy.adversary, run.digest, run.statement.adjacency
-    )
+    adversary, adjacency = run.spec.privacy.adversary, run.statement.adjacency
+    after = check_affordable(rows, Spending.planned(run.digest, dataset, latest, event, adversary, adjacency))
     assert limit is not None  # else it was refused
     before = joint_epsilon(counted_spendings(rows, dataset, latest, excluding=run.digest), limit.delta)
     return Cost(dataset, before, after, float("inf") if limit.epsilon is None else limit.epsilon, limit.delta)
