@@ -33,8 +33,10 @@ from sottovoce.auditing.runner import AuditRunner, Plant
 from sottovoce.auditing.scores import FINAL, LIKELIHOOD, Line, Sheet, sheet
 from sottovoce.auditing.worst_case import FIRST, WIDTH, WorstCase, loudly, spreads
 from sottovoce.errors import SpecError
+from sottovoce.features import Additive
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.accounting import compute_epsilon
+from sottovoce.privacy.distribution import Distribution
 from sottovoce.privacy.events import AccountedEvent, Event
 from sottovoce.privacy.statement import number
 from sottovoce.run.build import prepare
@@ -253,7 +255,7 @@ def audit(
         raise SpecError(f"an attacker sees the 'transcript' or the 'final' model, not '{attack}'")
     if not 0 <= choosing < 1 or runs < 10:
         raise SpecError(f"give at least 10 runs, and a share of them below 1 for choosing, not {runs} and {choosing}")
-    q, width = np.asarray(sizes, dtype=np.int64), min(features, WIDTH)
+    (spec, width), q = _narrowed(spec, features), np.asarray(sizes, dtype=np.int64)
     layouts = loudly(spec.privacy.sampling) if choosing else loudly(spec.privacy.sampling)[:1]
     pilot = math.ceil(choosing * runs)
     share = math.ceil(pilot / len(layouts))
@@ -277,6 +279,20 @@ def audit(
     tested = {"score": test.score, "loud": stages[test.layout].worst.loud, "threshold": test.threshold}
     points = {"node": first.node, "engine": engine, "attained": attained(scores, worlds), "notes": notes}
     return concluded(stated_event, spec.privacy.delta, wrong, counted, confidence, **tested, **points)
+
+
+def _narrowed(spec: Spec, features: int) -> tuple[Spec, int]:
+    """The run with as few features as an audit needs, and how many these are.
+
+    An additive model gets one column with a few functions. The rounds see rows within their bound, whatever they are
+    functions of, and the counts of columns have the same share of the budget, so that each release of the rounds has
+    the same noise. The counts are attacked on their own.
+    """
+    if not isinstance(spec.problem.features, Additive):
+        return spec, min(features, WIDTH)
+    counts = spec.privacy.distribution
+    narrow = spec.replace(problem__features=Additive(1, ((0, -1.0, 1.0),), degree=WIDTH))
+    return narrow.replace(privacy__distribution=Distribution(counts.total, 1)) if counts else narrow, WIDTH
 
 
 class _How(NamedTuple):
