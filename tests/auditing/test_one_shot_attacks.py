@@ -23,14 +23,20 @@ from sottovoce.auditing.one_shot import _Copies, _RecordedMethod
 from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.estimators.composition import unpublished
+from sottovoce.estimators.poisson import _CountSums
 from sottovoce.evaluation import RIGHT, Tally, seeded
+from sottovoce.inference.estimate import Settings, poisson
 from sottovoce.privacy import search
 from sottovoce.privacy.composite_events import SearchEvent
 from sottovoce.privacy.events import FullEvent
+from sottovoce.privacy.inference import Inference
 from sottovoce.privacy.pairs import PairsChoice
 from sottovoce.privacy.release import MechanismContext, SecretPairs
 from sottovoce.privacy.sampling import Full
 from sottovoce.run.build import prepare
+from sottovoce.run.inference import driven
+from sottovoce.run.one_shot import OneShotRelease
+from sottovoce.streams import Streams
 
 DELTA = 1e-5
 WITH_MOMENTS = Spec(AlgorithmSpec(2), seed=1).replace(privacy__noise="private(8)", privacy__moments="moments(0, 0.4)")
@@ -179,6 +185,49 @@ def test_secure_sums_for_intervals_are_attacked_as_they_are():
 def test_what_releases_no_sums_is_refused():
     with pytest.raises(SpecError, match="releases no sums for intervals"):
         audit_inference(SUMS.replace(privacy__inference="none"), np.array([12]), 2)
+
+
+# -- sums for a Poisson model --
+
+
+@pytest.mark.parametrize("secret", [False, True])
+def test_sums_of_a_poisson_model_are_nearly_caught(secret):
+    """All stages at one model, by the line between two records of the same row whose counts are far apart."""
+    choice, stages = Inference(0.9, 1.0, 1.5), []
+    steps = poisson(Settings(3, choice.longest, 1), 4.0, np.zeros(3))
+
+    def answer(stage):
+        stages.append(stage)
+        return stage.read(np.zeros(stage.width), 1e-3, 1.0)
+
+    driven(steps, answer)
+    X, y = np.tile([1.0, 0.2, np.log(3.99), 1.0], (2, 1)), np.array([0.0, 9.0])
+    tally = Tally.of(np.array([12]), 4.0, 1e-5)
+    queries = [_CountSums(stage, choice) for stage in stages]
+
+    def shards_of(world):
+        kinds = np.zeros(12, dtype=int)
+        kinds[0] = world
+        return Shards.of(X[kinds], y[kinds], np.array([0, 12]))
+
+    worlds = [shards_of(world) for world in (0, 1)]
+    one, other = (np.concatenate([query.means(shards)[0] for query in queries]) for shards in worlds)
+    line = (other - one) / tally.release.sigma[0] ** 2
+
+    def played(these, key):
+        found = []
+        for k, world in enumerate(these.tolist()):
+            streams, keys = Streams(key + k), seeded(None) if secret else None
+            parts = (OneShotRelease(query, tally.release, tally.sizes, t) for t, query in enumerate(queries, 1))
+            seen = np.concatenate([part.released(worlds[world], streams, keys)[0] for part in parts])
+            found.append((seen - (one + other) / 2) @ line)
+        return np.array(found)
+
+    found = attacked(tally.events[0], 1e-5, played, runs=600, seed=3)
+    least = 0.02 if secret else 0.25  # secret noise is another one every time
+    assert not found.broken and least * found.stated < found.at_least < found.stated, found.verdict()
+    if not secret:
+        assert attacked(noisier(tally.events[0], 4.0), 1e-5, played, runs=600, seed=3).broken
 
 
 # -- counts for survival curves --

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.errors import SpecError
-from sottovoce.inference.models import Clipped, Logistic
+from sottovoce.inference.models import Clipped, Logistic, Poisson
 from sottovoce.inference.statistics import (
     Curvature,
     Gram,
@@ -35,8 +35,13 @@ PARTS = [
     Inside(Clipped(0.4), 0.1 * THETA, LONGEST),
     Square(Clipped(0.4), 0.1 * THETA, LONGEST),
 ]
+OF_COUNTS = [
+    Score(Poisson(4.0), 0.1 * THETA, LONGEST),
+    Curvature(Poisson(4.0), 0.1 * THETA, LONGEST, 1.5),
+    Square(Poisson(4.0), 0.1 * THETA, LONGEST),
+]
 NUMBER = st.floats(-3, 3) | st.sampled_from([-1e200, 1e200, 0.0])
-ROW = st.tuples(NUMBER, NUMBER, st.sampled_from([-1.0, 1.0, 0.2]))
+ROW = st.tuples(NUMBER, NUMBER, st.sampled_from([-1.0, 1.0, 0.2, 9.0]))
 
 
 def rows_of(people):
@@ -46,7 +51,7 @@ def rows_of(people):
     return weighted(x, values[:, 2], LONGEST, np.array([len(person) for person in people]))
 
 
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: type(part).__name__)
+@pytest.mark.parametrize("part", [*PARTS, *OF_COUNTS], ids=lambda part: type(part).__name__)
 @given(two=st.tuples(*[st.lists(ROW, min_size=1, max_size=4)] * 2))
 def test_no_two_units_are_further_apart_than_the_sensitivity(part, two):
     one, other = part.units(rows_of(two))
@@ -65,7 +70,7 @@ def test_sensitivities_are_no_more_than_twice_what_is_attained(part):
 
 
 @pytest.mark.parametrize("people", [False, True])
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: type(part).__name__)
+@pytest.mark.parametrize("part", [*PARTS, *OF_COUNTS], ids=lambda part: type(part).__name__)
 def test_fast_sums_are_those_of_the_units(part, people):
     rng = np.random.default_rng(2)
     x = np.concatenate([rng.normal(size=(60, 2)), np.ones((60, 1))], axis=1)
@@ -76,7 +81,7 @@ def test_fast_sums_are_those_of_the_units(part, people):
     assert np.allclose(part.total(rows), units.sum(axis=0), atol=1e-12)
 
 
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: type(part).__name__)
+@pytest.mark.parametrize("part", [*PARTS, *OF_COUNTS], ids=lambda part: type(part).__name__)
 def test_a_units_numbers_do_not_depend_on_the_others(part):
     rng = np.random.default_rng(3)
     x = np.concatenate([rng.normal(size=(50, 2)), np.ones((50, 1))], axis=1)

@@ -2,6 +2,7 @@
 
 from sottovoce.estimators.classifier import PrivateClassifier
 from sottovoce.estimators.encoder import PublicEncoder
+from sottovoce.estimators.poisson import PrivatePoissonRegressor
 from sottovoce.estimators.regressor import PrivateRegressor
 from sottovoce.estimators.search import PrivateSearchCV
 from sottovoce.estimators.settings import PlanOptions
@@ -12,6 +13,7 @@ __all__ = [
     "PlanOptions",
     "PrivateClassifier",
     "PrivateKaplanMeier",
+    "PrivatePoissonRegressor",
     "PrivateRegressor",
     "PrivateSearchCV",
     "PublicEncoder",

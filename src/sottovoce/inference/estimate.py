@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sottovoce._types import Array
-from sottovoce.inference.models import Clipped, Logistic, Model
+from sottovoce.inference.models import Clipped, Logistic, Model, Poisson
 from sottovoce.inference.statistics import Curvature, Gram, Inside, Noisy, Part, Scatter, Score, Square, Stage
 
 LOGISTIC_SHARES = {"gram": 0.055, "step": 0.067, "score": 0.5, "curvature": 0.267, "scatter": 0.044}
@@ -109,6 +109,29 @@ def logistic(settings: Settings, start: Array) -> Procedure:
     last = yield Stage(parts, [shares["score"], shares["curvature"], shares["scatter"]])
     (score, curvature, scatter), (s_g, s_H, _) = last
     return corrected(theta, At(score, s_g, curvature, s_H, positive(scatter), settings.units), gram, model)
+
+
+def poisson(settings: Settings, cap: float, start: Array) -> Procedure:
+    """Of counts with a public cap, from a public model; rows may have offsets, about 0 on average.
+
+    The scatter is that of Poisson counts times a released factor, which allows for over- and underdispersion.
+    """
+    model, theta, shares = Poisson(cap), np.asarray(start, dtype=np.float64), LOGISTIC_SHARES
+    at = settings.longest
+    released = yield Stage([Gram(settings.p, at)], [shares["gram"]])
+    gram, noise = released.values[0], released.deviations[0]
+    for least in STEPS:
+        found = yield Stage([Score(model, theta, at)], [shares["step"]])
+        part = length_of(found, inverse(gram, noise, max(mean_weight(model, gram, theta), 1e-3)), least)
+        theta = theta + part * solved(model, gram, noise, theta, found.values[0])
+    w_max = min(cap, max(3.0 * mean_weight(model, gram, theta), 0.01))
+    parts: list[Part] = [Score(model, theta, at), Curvature(model, theta, at, w_max), Square(model, theta, at)]
+    last = yield Stage(parts, [shares["score"], shares["curvature"], shares["scatter"]])
+    (score, curvature, square), (s_g, s_H, _) = last
+    dispersion = max(float(square) * model.steepest**2 / max(float(curvature[-1, -1]), 1e-6), 0.5)
+    return corrected(
+        theta, At(score, s_g, curvature, s_H, dispersion * positive(curvature), settings.units), gram, model
+    )
 
 
 def linear(settings: Settings) -> Procedure:

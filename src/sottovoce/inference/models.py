@@ -5,12 +5,17 @@ is the same bits wherever it stands.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array
 from sottovoce.secure.functions import exp
+
+LOWEST_LOG_RATE = -12.0
+"""Of the tables of a Poisson model; rates below are as good as this one."""
 
 
 class Model(Protocol):
@@ -74,3 +79,51 @@ class Clipped:
     def bend(self, u: Array) -> Array:
         """None."""
         return np.zeros_like(u)
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Counts with mean μ = min(e^u, c), whose errors are clipped: ψ = a(μ) − clip(y − μ, ±c).
+
+    a(μ) is the mean of clip(Y − μ, ±c) for Poisson counts Y, so that clipping biases nothing; w is the mean of
+    clip(Y − μ, ±c)(Y − μ), by which the mean of ψ changes with u. Both are read off a table by straight lines.
+
+    Attributes
+    ----------
+    cap : c, public
+    """
+
+    cap: float
+
+    @cached_property
+    def _table(self) -> tuple[Array, Array, Array]:
+        u = np.linspace(LOWEST_LOG_RATE, float(np.log(self.cap)), 4001)
+        mu = np.exp(u)
+        counts = np.arange(int(self.cap + 12.0 * np.sqrt(self.cap) + 20.0) + 1.0)
+        chances = np.exp(counts * u[:, None] - mu[:, None] - scipy.special.gammaln(counts + 1.0))
+        errors = counts - mu[:, None]
+        clipped = np.clip(errors, -self.cap, self.cap)
+        return u, np.sum(chances * clipped, axis=1), np.sum(chances * clipped * errors, axis=1)
+
+    @property
+    def steepest(self) -> float:
+        """c and the largest |a|."""
+        return self.cap + float(np.abs(self._table[1]).max())
+
+    def mean(self, u: Array) -> Array:
+        """μ."""
+        return np.minimum(exp(u), self.cap)
+
+    def slope(self, u: Array, y: Array) -> Array:
+        """a(μ) − clip(y − μ, ±c)."""
+        mu = self.mean(u)
+        return np.asarray(np.interp(u, *self._table[:2]) - np.clip(y - mu, -self.cap, self.cap))
+
+    def curvature(self, u: Array) -> Array:
+        """w; 0 where the mean is capped."""
+        at, _, w = self._table
+        return np.where(u >= at[-1], 0.0, np.interp(u, at, w))
+
+    def bend(self, u: Array) -> Array:
+        """w′, by differences."""
+        return np.asarray((self.curvature(u + 1e-3) - self.curvature(u - 1e-3)) / 2e-3)

@@ -25,14 +25,16 @@ def expected_strength(
 
     Parameters
     ----------
-    loss : 'logistic' or 'squared'
+    loss : 'logistic', 'squared' or 'poisson'
     units, features : N, and columns without the constant
     multiplier : z₁ of one release at (ε, δ)
     factor : by what the noise of several owners is larger than that of one
     k : R²/(p λ_min(G))
     """
-    share = LOGISTIC_SHARES["curvature"] if loss == "logistic" else LINEAR_SHARES["gram"]
-    return units * math.sqrt(SHARE * share) / (4.0 * multiplier * factor * k * (features + 1) ** 1.5)
+    share = SHARE * (LINEAR_SHARES["gram"] if loss == "squared" else LOGISTIC_SHARES["curvature"])
+    if loss == "poisson":  # which spends the whole budget, and has w_max = 3 w̄
+        share *= (2.0 / 3.0) ** 2 / SHARE
+    return units * math.sqrt(share) / (4.0 * multiplier * factor * k * (features + 1) ** 1.5)
 
 
 def records_needed(loss: str, features: int, multiplier: float, factor: float = 1.0) -> int:

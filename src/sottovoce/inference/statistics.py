@@ -52,6 +52,7 @@ class Rows(NamedTuple):
     root : √v
     u : √v x
     counts : rows of each person, whose rows are adjacent; None where every row is a unit
+    offset : what is added to xᵀθ, such as the logarithm of an exposure
     """
 
     x: Array
@@ -59,6 +60,7 @@ class Rows(NamedTuple):
     root: Array
     u: Array
     counts: IntArray | None = None
+    offset: Array | None = None
 
 
 def weighted(x: Array, y: Array, longest: float, counts: IntArray | None = None) -> Rows:
@@ -202,7 +204,8 @@ class _At:
 
     def scores(self, rows: Rows) -> Array:
         """xᵀθ, summed in an order that does not depend on the other rows."""
-        return halved_sum(rows.x * self.theta)
+        found = halved_sum(rows.x * self.theta)
+        return found if rows.offset is None else found + rows.offset
 
 
 class Score(_At):

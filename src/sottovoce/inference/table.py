@@ -29,8 +29,9 @@ class CoefficientTable:
     units, unit : how many records or people there are
     outcome : what is modelled
     confidence : of the intervals
-    ratio : 'odds ratio' or '', what e^estimate is
+    ratio : 'odds ratio', 'rate ratio' or '', what e^estimate is
     statement : the privacy statement in one line
+    note : what the estimates and standard errors are
 
     Examples
     --------
@@ -57,6 +58,7 @@ class CoefficientTable:
     confidence: float
     ratio: str
     statement: str
+    note: str = WHY
 
     def __post_init__(self) -> None:
         """A confidence that is one."""
@@ -146,7 +148,7 @@ class CoefficientTable:
         plain = {name: values.tolist() for name, values in self.columns().items()}
         return {
             "names": list(self.names), "units": self.units, "unit": self.unit, "outcome": self.outcome,
-            "confidence": self.confidence, "statement": self.statement, "note": WHY,
+            "confidence": self.confidence, "statement": self.statement, "note": self.note,
         } | plain  # fmt: skip
 
     def rows(self) -> list[list[str]]:
@@ -173,6 +175,6 @@ class CoefficientTable:
         ]
         plural = "people" if self.unit == "person" else f"{self.unit}s"
         title = f"Intervals for {self.outcome} · {self.units:,} {plural} · {100 * self.confidence:g} % confidence"
-        return "\n".join([title, *lines, WHY, self.statement])
+        return "\n".join([title, *lines, self.note, self.statement])
 
     __repr__ = __str__

@@ -70,6 +70,15 @@ class StageSums(Query[Noisy]):
     choice: Inference
 
     @property
+    def share(self) -> float:
+        """Of the budget, of all stages together."""
+        return self.choice.share
+
+    def rows(self, shards: Shards, node: int, units: IntArray) -> Rows:
+        """The rows of some units of a node."""
+        return rows_of(shards, node, units, self.choice)
+
+    @property
     def width(self) -> int:
         """Of all parts."""
         return self.stage.width
@@ -77,7 +86,7 @@ class StageSums(Query[Noisy]):
     @property
     def diameter(self) -> float:
         """√(s σ); see `privacy.inference`."""
-        return self.stage.diameter(self.choice.share)
+        return self.stage.diameter(self.share)
 
     def units(self, shards: Shards, node: int) -> Iterator[Array]:
         """Some units at a time."""
@@ -85,19 +94,19 @@ class StageSums(Query[Noisy]):
         step = max(1, NUMBERS_AT_ONCE // self.width)
         for begin in range(0, count, step):
             some = np.arange(begin, min(begin + step, count))
-            yield self.stage.units(rows_of(shards, node, some, self.choice), self.choice.share)
+            yield self.stage.units(self.rows(shards, node, some), self.share)
 
     def means(self, shards: Shards) -> Array:
         """By products of matrices: the same to rounding."""
         found = []
         for node in range(shards.n):
             everybody = np.arange(int(shards.sizes[node]))
-            found.append(self.stage.total(rows_of(shards, node, everybody, self.choice), self.choice.share))
+            found.append(self.stage.total(self.rows(shards, node, everybody), self.share))
         return np.stack(found) / shards.sizes[:, None]
 
     def finish(self, noisy: one_shot.Noisy) -> Noisy:
         """The parts in their own units."""
-        return self.stage.read(noisy.mean, noisy.deviation, self.choice.share)
+        return self.stage.read(noisy.mean, noisy.deviation, self.share)
 
 
 def rows_of(shards: Shards, node: int, units: IntArray, choice: Inference) -> Rows:
