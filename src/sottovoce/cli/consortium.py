@@ -184,7 +184,7 @@ def review(proposal: Proposal_, kit: Kit = Path(), json: Json = False) -> None:
 
 @app.command()
 def accept(proposal: Proposal_, kit: Kit = Path()) -> None:
-    """Put a proposed agreement into this kit; whoever runs it need not be started again."""
+    """Put a proposed agreement into this kit; its processes need not be started again."""
     proposed = proposals.accept(proposal, kit)
     screen.out.print(
         f"'{kit}' takes part in run '{proposed.agreement.run_name}', digest {proposed.agreement.run.digest}",
@@ -197,7 +197,7 @@ def request_certificate(
     name: Member,
     out: Annotated[Path, typer.Option("--out", help="Where key and request go.")] = Path(),
 ) -> None:
-    """Make this member's own key, which stays here, and a certificate request for whoever makes the kits."""
+    """Make this member's own key, which stays here, and a certificate request for the maker of the kits."""
     for part in name.split("@"):
         check_name("member", part)
     out.mkdir(parents=True, exist_ok=True)
@@ -224,9 +224,9 @@ def renew(
     ] = None,
 ) -> None:
     """Make a member a new key and certificate, before the old one ends; the others notice nothing."""
-    asked = None if request is None else request.read_bytes()
-    folder = projects.renew(read_agreement(file), file, out, name, asked)
-    if asked is not None:
+    pem = None if request is None else request.read_bytes()
+    folder = projects.renew(read_agreement(file), file, out, name, pem)
+    if pem is not None:
         screen.out.print(f"{name}: {folder}: give its certificate to '{name}'; nothing in it is secret", soft_wrap=True)
         return
     screen.out.print(f"{name}: {folder}: give it to '{name}', whose startup folder it replaces", soft_wrap=True)

@@ -171,10 +171,10 @@ def certify(state: Path, name: str, request: bytes) -> None:
 
     kept = _kept(state)
     try:
-        asked = x509.load_pem_x509_csr(request)
-        names = [str(part.value) for part in asked.subject.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)]
-        key: Any = asked.public_key()
-        good = asked.is_signature_valid and isinstance(key, rsa.RSAPublicKey) and key.key_size >= KEY_BITS
+        read = x509.load_pem_x509_csr(request)
+        names = [str(part.value) for part in read.subject.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)]
+        key: Any = read.public_key()
+        good = read.is_signature_valid and isinstance(key, rsa.RSAPublicKey) and key.key_size >= KEY_BITS
     except (ValueError, TypeError) as error:
         raise SpecError(f"the certificate request of '{name}' cannot be read ({error}); ask for it again") from None
     if names != [name] or not good:

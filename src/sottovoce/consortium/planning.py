@@ -46,7 +46,7 @@ class Proposal:
     Attributes
     ----------
     name, run : of the consortium and of the run
-    schema : the file of the records' format, which lies beside the agreement
+    schema : the file of the records' format, beside the agreement
     sites : in the order of their nodes' numbers
     epsilon, delta : the budget of a record, or of a person
     trust : 'nobody', 'majority', or how many may collude
