@@ -96,7 +96,7 @@ def test_a_release_is_in_the_statement_and_twice_its_noise_is_not(kind, tmp_path
     statement = result.statement
     assert statement.secure and not statement.simulation
     event = statement.groups[0].event
-    assert (getattr(event, "before", None) is not None) == any(name in kind for name in ("shape", "range", "scores"))
+    assert (getattr(event, "before", None) is not None) == any(name in kind for name in ("scaling", "range", "scores"))
     assert (result.spec.privacy.balance.total > 0) == ("scores" in kind)
     assert bool(statement.held_out) == (kind == "a search")
     assert bool(statement.later) == (kind == "an evaluation")  # a second release from the same records

@@ -166,7 +166,7 @@ def test_a_toy_run_enters_few_rooms_and_reads_each_text_once(make_shards):
         assert solve(choice.spec.replace(seed=1), shards).statement.private
 
     modules, texts = entered(work)
-    modules -= {"_renamed.py"}  # aliases of 0.2, which 0.4 removes
+    modules -= {"_renamed.py", "plugins.py"}  # aliases of 0.2, and what is entered once another test has registered
     assert len(modules) <= 36, sorted(modules)
     assert texts and max(texts.values()) == 1, texts
 

@@ -525,7 +525,7 @@ def cadence_for(seconds: Sequence[float]) -> Activation:
 
     Examples
     --------
-    >>> str(cadence_for([1.0, 1.2, 0.9, 9.0, 1.0])), str(cadence_for([1.0, 1.1, 1.0]))
+    >>> str(cadence_for([1.0, 1.1, 0.9, 9.0, 1.0])), str(cadence_for([1.0, 1.1, 1.0]))
     ('cadence(3, 10)', 'everyone')
     """
     if len(seconds) < 2 or not all(0 < each < math.inf for each in seconds):

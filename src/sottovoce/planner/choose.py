@@ -718,7 +718,7 @@ def losses_cost(n: int, honest: int, ratio: float, rounds: int, may_lose: int) -
     Examples
     --------
     >>> losses_cost(20, 11, 10.0, 500, 2)[0].__round__(4), losses_cost(20, 11, 10.0, 500, 2)[1].__round__(3)
-    (1.002, 1.165)
+    (1.002, 1.168)
     """
     fewer = n / (n - may_lose)
     if not honest:
