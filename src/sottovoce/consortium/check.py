@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from sottovoce import limits
 from sottovoce.consortium import certificates, flare_hardening
 from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
 from sottovoce.consortium.certificates import Held, held
@@ -43,20 +44,22 @@ from sottovoce.planner.uneven import hindrances
 
 CONNECTION = "connection"
 GREETING = 5.0  # seconds that a server may take to answer
+MAX_ROUND_TRIPS = 1000
 
 
 def round_trips(address: str, count: int) -> list[float]:
     """Seconds from the request for a connection to its answer, so many times: a round trip each."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or count < 1:
-        raise SpecError(f"give HOST:PORT and a count of at least 1, as gossip.example.org:8002, not '{address}'")
+    if not host or not port.isdecimal() or not 0 < int(port[:6]) < 2**16:
+        raise SpecError(f"give HOST:PORT, as gossip.example.org:8002, not '{address}'")
+    limits.check_count("--count", count, MAX_ROUND_TRIPS)
     found = []
     for _ in range(count):
         began = time.perf_counter()
         try:
             with socket.create_connection((host, int(port)), timeout=GREETING):
                 found.append(time.perf_counter() - began)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise NetworkError(
                 f"nobody answers at {address} ({error}); start the server, or check the address"
             ) from None
