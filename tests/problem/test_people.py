@@ -70,7 +70,7 @@ def test_ids_may_be_of_any_kind(ids):
 @pytest.mark.parametrize(
     ("ids", "words"),
     [
-        ([1, 2, 3], "4 records but 3 unit ids"),
+        ([1, 2, 3], "4 records but 3 person ids"),
         ([1.0, np.nan, 2.0, 3.0], "no usable unit id"),
         (np.array(["a", None, "b", "c"], dtype=object), "no usable unit id"),
         (np.array(["a", float("nan"), "b", "c"], dtype=object), "no usable unit id"),
