@@ -10,7 +10,7 @@ SEED = 1
 
 @pytest.mark.slow
 def test_killed_stopped_and_cut_off_processes_end_where_undisturbed_ones_do(tmp_path):
-    cluster = Cluster(tmp_path, run_file(rounds=120), seed=SEED, hostile=["east"])
+    cluster = Cluster(tmp_path, run_file(rounds=300), seed=SEED, hostile=["east"])
     cluster.faulty = 0.05
     made = cluster.endure(events=15, every=0.1, limit=150)
     run = cluster.run
