@@ -141,5 +141,5 @@ lock: $(READY)  ## pin the newest versions that fit pyproject.toml (needs uv)
 	$(PYTHON) tools/runtime_requirements.py flare sql > deploy/requirements.txt
 
 clean:  ## remove everything that was made here
-	rm -rf $(VENV) build dist docs/api docs/gallery docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/api docs/gallery docs/generated docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

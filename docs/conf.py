@@ -3,6 +3,7 @@
 import inspect
 import os
 import re
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,14 @@ def write_rooms(app: Any) -> None:
             page.write_text(text)
 
 
+def write_references(app: Any) -> None:
+    """Write the pages of the command and of the files that people write, from the code."""
+    sys.path.insert(0, str(HERE))
+    import references
+
+    references.write(HERE / "generated")
+
+
 def write_planner(app: Any, failed: Any) -> None:
     """Write the planner's page with its answers into the site; it takes half a minute."""
     from sottovoce.pages.planner import static
@@ -158,3 +167,4 @@ def setup(app: Any) -> None:
     app.connect("builder-inited", check_gaps, priority=1)
     app.connect("builder-inited", write_rooms, priority=2)
     app.connect("builder-inited", write_results, priority=2)
+    app.connect("builder-inited", write_references, priority=2)

@@ -34,7 +34,7 @@ class DataError(SottovoceError):
 
 
 class NetworkError(SottovoceError):
-    """A graph, weight matrix or activation scheme under which the nodes cannot agree."""
+    """A peer that is gone, or a graph, weight matrix or activation scheme under which the nodes cannot agree."""
 
     exit_code = 4
 

@@ -46,8 +46,11 @@ class ProblemSpec:
     """eq. (1): which loss, which h, how nodes are weighed, and the public bound of a row."""
 
     loss: Field[Loss] = Field(LOSSES, LOSSES.make("hinge"))
+    """l, the loss of one record."""
     h: Field[Regularizer] = Field(REGULARIZERS, l2(5e-4))
+    """h, the regularizer."""
     weights: Field[Weights] = Field(objective.WEIGHTS, ByNode())
+    """Whether nodes count equally or by their records."""
     intercept: float = 0.0
     """B, the constant value of the intercept's column; 0 for no intercept."""
     row_norm: float = 1.0
@@ -81,8 +84,11 @@ class NetworkSpec:
     """Who is linked with whom, and who speaks in a round."""
 
     graph: Field[Family] = Field(GRAPHS, GRAPHS.make("complete"))
+    """Links between nodes."""
     activation: Field[Activation] = Field(ACTIVATIONS, Edges(1))
+    """Which nodes speak in a round."""
     weights: Field[Rule] = Field(WEIGHTS, METROPOLIS)
+    """W, the mixing weights of the links of a round."""
     every: int = 1
     """Nodes mix in every so many-th round only, and step alone in between."""
     correct: bool = False
@@ -98,7 +104,9 @@ class AlgorithmSpec:
     """Which algorithm, with which step sizes; the paper's by default."""
 
     rounds: int
+    """T, the number of rounds."""
     method: Field[MethodChoice] = Field(METHODS, METHODS.make("dual_averaging"))
+    """The algorithm: what a node does in a round."""
     a: Field[Sequence] = Field(SEQUENCES, linear(1))
     """a_t: the weights of the running average and, in dual averaging, of the subgradients."""
     gamma: Field[Sequence] = Field(SEQUENCES, constant(20))
@@ -108,7 +116,9 @@ class AlgorithmSpec:
     distance: Field[Distance] = Field(DISTANCES, Euclidean())
     """d; 'euclidean(x₀, …)' has a center."""
     primal: str = "recompute"
+    """x of a node that sleeps: 'recompute' from z, or 'as_written', the last one."""
     curvature: float = 0.0
+    """μ_f, a strong convexity of the loss that dual averaging may use."""
     counted: Field[Counted] = Field(COUNTED, ALL)
     """Which rounds count in the model that is put out: 'all', as in the paper, or 'tail(share)', the last ones."""
 
@@ -126,6 +136,7 @@ class PrivacySpec:
     """The noise and clipping of a node's releases, and the adversary."""
 
     sampling: Field[Sampling] = Field(SAMPLINGS, Fixed(1))
+    """Which records a node uses in a round."""
     noise: Field[Noise] = Field(NOISES, NoNoise())
     """'private(ε)': as much as a true (ε, δ) needs; 'gaussian(σ)'; 'theorem1(ε, δ₀)', the paper's; or 'none'."""
     law: Field[MechanismChoice] = Field(LAWS, GaussianChoice())
@@ -135,6 +146,7 @@ class PrivacySpec:
     clip: float | None = None
     """L; by default the loss's slope bound times the public bound of a row."""
     adversary: Field[Adversary] = Field(ADVERSARIES, Transcript())
+    """Against whom the guarantee holds."""
     moments: Field[Moments] = Field(MOMENTS, Moments())
     """The private scaling before the first round: 'none' or 'moments(length, center, scale, power)'."""
     quantiles: Field[Quantiles] = Field(QUANTILES, Quantiles())
