@@ -247,7 +247,7 @@ def test_an_erased_key_is_overwritten_also_where_it_was_the_last_of_its_page(tmp
 
 def test_keys_are_kept_while_a_peer_may_need_this_node(tmp_path):
     """Who has not said that it is done may come back for a last message."""
-    run, net = run_of(rounds=12, timeout=1.0), Net()
+    run, net = run_of(rounds=12, timeout=4.0), Net()
     lost = {"on": True}
 
     def deaf(sender, receiver, payload):  # nobody hears west's last words
@@ -336,7 +336,7 @@ def lying(monkeypatch, numbers):
 
 @pytest.mark.parametrize("factor", [1.01, 1e6, "largest"])
 def test_a_peer_that_sends_what_no_honest_node_can_is_refused_by_all(factor, tmp_path, monkeypatch):
-    run = run_of(rounds=12, timeout=0.5, network__activation="everyone")
+    run = run_of(rounds=12, timeout=2.0, network__activation="everyone")
 
     def numbers(self, t):
         norm = -1.7e308 if factor == "largest" else factor * self.run.bounds[t - 1] / np.sqrt(self.run.m)

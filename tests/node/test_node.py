@@ -231,7 +231,7 @@ def test_a_node_that_crashes_continues_as_if_nothing_had_happened(where, tmp_pat
 @pytest.mark.parametrize("where", ["after writing", "after mixing"])
 def test_all_nodes_may_stop_and_start_again_together(where, tmp_path, monkeypatch):
     """As under MPI, where one dead rank ends the job: anyone who was ahead hands its last messages out again."""
-    run = run_of(rounds=12, timeout=0.4)
+    run = run_of(rounds=12, timeout=0.8)
     crashing(monkeypatch, where, 2, run.rounds(2)[1::2].tolist())
     for _ in range(20):
         ends = whole_run(run, TABLES, tmp_path)
@@ -242,7 +242,7 @@ def test_all_nodes_may_stop_and_start_again_together(where, tmp_path, monkeypatc
 
 
 def test_a_peer_that_is_gone_pauses_the_run(tmp_path):
-    run = run_of(rounds=12, timeout=0.3)
+    run = run_of(rounds=12, timeout=2.0)
     ends = whole_run(run, TABLES, tmp_path, names=run.nodes[:3])
     assert all(
         isinstance(end, PeerTimeout) and "'west'" in str(end) and "start the nodes again" in str(end)
@@ -252,7 +252,7 @@ def test_a_peer_that_is_gone_pauses_the_run(tmp_path):
 
 
 def test_a_restored_old_folder_stops_for_good(tmp_path):
-    run = run_of(rounds=12, timeout=0.5)
+    run = run_of(rounds=12, timeout=2.0)
     net = Net()
     nodes = {name: open_node(run, name, TABLES, tmp_path / name) for name in run.nodes}
     turn = nodes["south"].turn
@@ -310,7 +310,7 @@ def test_hellos_of_another_day_do_not_let_a_restored_folder_in(tmp_path, monkeyp
 
 def test_an_empty_folder_in_the_middle_of_a_run_stops_for_good(tmp_path):
     """A lost folder means fresh noise for rounds that are out: nobody accepts its new keys, and nothing is released."""
-    run = run_of(rounds=12, timeout=0.5)
+    run = run_of(rounds=12, timeout=2.0)
     ends = whole_run(run, TABLES, tmp_path, names=run.nodes[:3])
     assert all(isinstance(end, PeerTimeout) for end in ends.values())
     shutil.rmtree(tmp_path / "east")
@@ -322,7 +322,7 @@ def test_an_empty_folder_in_the_middle_of_a_run_stops_for_good(tmp_path):
 
 def test_a_folder_from_before_the_run_that_has_its_key_knows_its_own_future(tmp_path):
     """Its new keys are refused, with a proof of what it once sent under its own secret: it stops for good."""
-    run = run_of(rounds=12, timeout=0.5)
+    run = run_of(rounds=12, timeout=2.0)
     open_node(run_of(rounds=3, run="other"), "south", TABLES, tmp_path / "south").store.close()
     shutil.copytree(tmp_path / "south", tmp_path / "copy")
     nodes = {name: open_node(run, name, TABLES, tmp_path / name) for name in run.nodes}

@@ -250,7 +250,7 @@ def test_keys_for_pairs_are_for_the_records_that_they_were_made_with(tmp_path):
 
 def test_a_peer_with_other_keys_than_at_the_start_gets_nothing(tmp_path):
     """Its folder is lost, and with it its part of the pairs: the run ends here, in a sentence, and nothing is sent."""
-    run = paired(timeout=0.5)
+    run = paired(timeout=2.0)
     nodes = opened(run, tmp_path)
     turn = nodes["south"].turn
 
@@ -287,7 +287,7 @@ def test_a_key_that_does_not_verify_lets_nothing_out(tmp_path):
     for name in RUN.nodes:
         Store(tmp_path / name).close()
     listed = {name: OwnKey(identity_seed(own_secret(tmp_path / name))).public for name in RUN.nodes}
-    run = paired(timeout=0.5, keys=listed | {"west": OwnKey(bytes(32)).public})
+    run = paired(timeout=1.0, keys=listed | {"west": OwnKey(bytes(32)).public})
     ends = whole_run(run, TABLES, tmp_path)
     assert all(isinstance(end, PeerTimeout) for end in ends.values()) and "names another key" in str(ends["north"])
     assert all(_released(tmp_path / name) == [] for name in run.nodes)

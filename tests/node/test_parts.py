@@ -234,7 +234,7 @@ def test_a_restarted_node_signs_for_what_it_has_long_dropped(tmp_path, monkeypat
 def test_an_edge_is_kept_once_it_was_mixed_in_an_earlier_exchange(tmp_path, monkeypatch):
     """Also by a node that was started again in the middle of the round: else one end alone would leave it out."""
     monkeypatch.setattr("net.DurableNode", Doomed)
-    run = run_with(2, "gossip(2)", skip_after=0.01, timeout=1.0)
+    run = run_with(2, "gossip(2)", skip_after=0.01, timeout=4.0)
     tables, net = records(run), Tapped()
     nodes = {
         name: open_node(run, name, tables, tmp_path / name, past=set(), only={(0, "passed", 2, 1)})
