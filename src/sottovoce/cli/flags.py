@@ -59,7 +59,7 @@ def _parameter(field: "Field[Any]", kind: Any) -> inspect.Parameter:
 
 DATA = "Data"
 Format = Annotated[
-    str | None, option("--format", "svmlight, csv, tsv, parquet or npz, by default from the file name.", DATA)
+    str | None, option("--format", "svmlight, csv, tsv, parquet, xlsx or npz, by default from the file name.", DATA)
 ]
 
 

@@ -12,7 +12,7 @@ from sottovoce.cli import screen
 from sottovoce.cli.flags import ReadFlags, grouped
 from sottovoce.cli.saved import schema_of_run
 from sottovoce.data.dialect import Dialect
-from sottovoce.data.load import format_of
+from sottovoce.data.load import NAMED, format_of
 from sottovoce.data.policy import PREDICTION, SIMULATION, ReadPolicy
 from sottovoce.data.values import read_columns
 from sottovoce.errors import DataError, SpecError
@@ -65,7 +65,7 @@ def predict(
 
 def _ids(file: Path, format: str | None, dialect: Dialect, column: str, policy: ReadPolicy) -> list[str]:
     kind = format_of(file, format)
-    if kind not in ("csv", "tsv", "parquet"):
+    if kind not in NAMED:
         raise SpecError(f"{file}: {kind} files have no named columns, so no --id can be named; use CSV or Parquet")
     found = read_columns(file, kind, [], [column], (), dialect, policy).texts[column]
     return ["" if value is None else str(value) for value in found]

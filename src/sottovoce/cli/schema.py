@@ -7,32 +7,47 @@ import typer
 
 from sottovoce.cli import screen
 from sottovoce.cli.flags import FileFlags, grouped
+from sottovoce.errors import SpecError
 from sottovoce.run.result import write_atomically
 
 
 @grouped
 def schema(
-    file: Annotated[Path, typer.Argument(help="Records: CSV or Parquet; also .gz, .bz2, .xz, .zst.")],
+    file: Annotated[Path, typer.Argument(help="Records: CSV, Parquet or .xlsx; also .gz, .bz2, .xz, .zst.")],
     data: FileFlags,
     unit: Annotated[str | None, typer.Option("--user-id", help="Column of person ids.")] = None,
     codebook: Annotated[
         Path | None, typer.Option("--codebook", help="A public CSV with column,type,low,high,values (A|B|C).")
     ] = None,
+    codebook_template: Annotated[
+        bool, typer.Option("--codebook-template", help="Write a codebook with the columns' names, to fill in.")
+    ] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Write it here instead of to the screen.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Take the place of another file at --out.")] = False,
 ) -> None:
     """Draft a schema.toml from FILE; bounds are left to be filled in, and what was read off the data says so."""
-    from sottovoce.data.draft import READ_OFF, draft, read_codebook  # here: Arrow's parts are slow to load
+    from sottovoce.data import draft  # here: Arrow's parts are slow to load
+    from sottovoce.data.guess import READ_OFF
 
     screen.writable_file(out, force=force)
-    known = None if codebook is None else read_codebook(codebook)
-    text = draft(file, data.format, data.dialect, data.label, unit, data.group, known)
+    if codebook_template:
+        if codebook is not None:
+            raise SpecError("--codebook is a filled-in codebook and --codebook-template an empty one; give one of them")
+        text = draft.codebook_template(file, data.format, data.dialect)
+        _write(text, out, "a codebook to fill in", "fill in what is publicly known, then give it with --codebook")
+        return
+    known = None if codebook is None else draft.read_codebook(codebook)
+    text = draft.draft(file, data.format, data.dialect, data.label, unit, data.group, known)
+    _write(text, out, "a draft of the schema", _next(text.count('"?"'), text.count(READ_OFF)))
+
+
+def _write(text: str, out: Path | None, what: str, todo: str) -> None:
+    """Write to a file, and print what to do next; or to the screen."""
     if out is None:
         print(text, end="")
         return
     write_atomically(out, text.encode())
-    todo = _next(text.count('= "?"'), text.count(READ_OFF))
-    screen.out.print(f"a draft of the schema is in {out}; {todo}", soft_wrap=True)
+    screen.out.print(f"{what} is in {out}; {todo}", soft_wrap=True)
 
 
 def _next(unmarked: int, read: int) -> str:

@@ -59,23 +59,32 @@ class Dialect:
     decimal : the mark before decimals, point or comma
     encoding : a codec of Python's, such as utf-8, cp1252, latin-1
     quote : what text with separators in it stands between
+    thousands : the mark between groups of three digits: comma, point, space or '; None for none
     """
 
     separator: str | None = None
     decimal: str | None = None
     encoding: str | None = None
     quote: str = '"'
+    thousands: str | None = None
 
     def __post_init__(self) -> None:
         """Names become letters; what cannot be read is refused here."""
-        for field in ("separator", "decimal", "quote"):
+        for field in ("separator", "decimal", "quote", "thousands"):
             value = getattr(self, field)
-            value = {"point": ".", "dot": "."}.get(value, NAMES.get(value, value))
+            value = {"point": ".", "dot": ".", "space": " "}.get(value, NAMES.get(value, value))
             if value is not None and (not isinstance(value, str) or len(value) != 1 or not value.isascii()):
                 raise SpecError(f"the {field} of a text is one plain letter, such as ',' or ';', not {value!r}")
             object.__setattr__(self, field, value)
         if self.decimal is not None and self.decimal not in ".,":
             raise SpecError(f"the decimal mark is a point or a comma, not {self.decimal!r}")
+        if self.thousands is not None and (self.thousands not in ",. '" or self.thousands == (self.decimal or ".")):
+            raise SpecError(
+                "thousands is a comma, a point, a space or ', and differs from the decimal mark, not "
+                f"{self.thousands!r}; with decimal = ',' write thousands = '.'"
+            )
+        if self.thousands is not None and self.decimal is None:
+            object.__setattr__(self, "decimal", ".")
         if self.separator is not None and self.separator in (self.decimal, self.quote):
             raise SpecError(f"{self.separator!r} cannot both separate columns and be a part of them; change one")
         try:
@@ -89,13 +98,14 @@ class Dialect:
         Examples
         --------
         >>> Dialect(decimal=",").over(Dialect(";", "."))
-        Dialect(separator=';', decimal=',', encoding=None, quote='"')
+        Dialect(separator=';', decimal=',', encoding=None, quote='"', thousands=None)
         """
         return Dialect(
             self.separator or other.separator,
             self.decimal or other.decimal,
             self.encoding or other.encoding,
             other.quote,
+            self.thousands or other.thousands,
         )
 
     @property
@@ -126,7 +136,7 @@ def settled(path: Path, format: str, dialect: Dialect, policy: ReadPolicy) -> Di
     --------
     >>> from sottovoce.data.policy import GUARANTEE
     >>> settled(Path("patients.tsv"), "tsv", Dialect(encoding="cp1252"), GUARANTEE)
-    Dialect(separator='\t', decimal='.', encoding='cp1252', quote='"')
+    Dialect(separator='\t', decimal='.', encoding='cp1252', quote='"', thousands=None)
     """
     if format == "tsv" and dialect.separator is None:
         dialect = replace(dialect, separator=FIXED[format])
@@ -143,7 +153,7 @@ def found(path: Path, dialect: Dialect) -> Dialect:
     ...     path = Path(folder, "patients.csv")
     ...     _ = path.write_bytes("größe;ort\n1,75;Köln, Süd\n1,8;Bonn\n".encode("latin-1"))
     ...     found(path, Dialect())
-    Dialect(separator=';', decimal=',', encoding='cp1252', quote='"')
+    Dialect(separator=';', decimal=',', encoding='cp1252', quote='"', thousands=None)
     """
     if dialect.separator and dialect.decimal and dialect.encoding:
         return dialect

@@ -12,40 +12,51 @@ from it, and not from the records.
     note,text,,,,,,64
     visit,ignored,,,,,,
 
-Columns that nobody needs may be left out of it.
+A column that is left out of it, or of which it says nothing, is described by the records. `codebook_template` is a
+codebook of a file's columns to fill in: it takes their names from the header and nothing from the records.
 """
 
 import csv
+import io
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sottovoce.data.columns import check_names
 from sottovoce.data.dialect import Dialect, found
-from sottovoce.data.load import arrow_blocks, format_of, read_error_text
+from sottovoce.data.guess import (
+    CONSTANT,
+    FILL,
+    MAX_CATEGORIES,
+    READ_OFF,
+    Guess,
+    affix_lines,
+    guess_column,
+    number_formats,
+    quoted,
+)
+from sottovoce.data.layout import names_in
+from sottovoce.data.load import NAMED, arrow_blocks, format_of, read_error_text
+from sottovoce.data.policy import SIMULATION
 from sottovoce.data.schema import REFUSE
-from sottovoce.data.values import MISSING, as_text
+from sottovoce.data.values import MISSING, NumberFormat, as_text
 from sottovoce.errors import DataError, SpecError
 
-MAX_CATEGORIES = 24
-"""Values that a category has at the most; a text with more is read as words, or is someone's id."""
-BUCKETS = 64
-"""Features of a text, to begin with."""
-TWO = 2
-FORMATS = ("", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y%m%d")
-"""Formats of dates that are tried."""
 IGNORED = "ignored"
 """The type of a column that is known, and not used."""
 LABELS = ("label", "y", "target", "class", "outcome")
+CODEBOOK = ("column", "type", "low", "high", "values", "missing", "format", "buckets")
+"""The columns of a codebook."""
+BUCKETS = 64
+"""Features of a text of which a codebook says no number."""
 
 EMPTY = (*MISSING, "N/A", "n/a", "#N/A")
 """What a draft takes for an empty cell: what schemas do on their own, and what spreadsheets write."""
-READ_OFF = "read off the data; compare it with what is publicly known"
-FILL = "fill in a public bound: from the column's meaning, never from the records"
 
 
 @dataclass(frozen=True)
@@ -67,10 +78,12 @@ def read_codebook(path: Path) -> dict[str, Known]:
         dialect = found(path, Dialect())
         with path.open(encoding=dialect.encoding, newline="") as file:
             rows = list(csv.DictReader(file, delimiter=dialect.separator or ","))
-        return {row["column"].strip().lstrip("\ufeff"): _known(row) for row in rows}
+        described = [row for row in rows if any(value for name, value in row.items() if name != "column")]
+        return {row["column"].strip().lstrip("\ufeff"): _known(row) for row in described}
     except (OSError, KeyError, AttributeError, UnicodeDecodeError, csv.Error):
         raise DataError(
-            f"{path}: this is no codebook; it is a CSV with the columns column, type, low, high and values (A|B|C)"
+            f"{path}: this is no codebook; it is a CSV with the columns column, type, low, high and values (A|B|C); "
+            "sottovoce schema FILE --codebook-template writes one to fill in"
         ) from None
 
 
@@ -78,6 +91,36 @@ def _known(row: Mapping[str, str | None]) -> Known:
     said = {name: (row.get(name) or "").strip() for name in ("low", "high", "missing", "format", "buckets")}
     values = tuple(value.strip() for value in (row.get("values") or "").split("|") if value.strip())
     return Known((row.get("type") or "number").strip(), values=values, **said)
+
+
+def codebook_template(path: Path, format: str | None = None, dialect: Dialect | None = None) -> str:
+    r"""A codebook of the columns in a file's header, with nothing but their names filled in.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "patients.csv")
+    ...     _ = path.write_text("age;ward\n51;A\n")
+    ...     print(codebook_template(path), end="")
+    column,type,low,high,values,missing,format,buckets
+    age,,,,,,,
+    ward,,,,,,,
+    """
+    names = names_in(path, _named_format(path, format), dialect or Dialect(), SIMULATION) or []
+    check_names(names, str(path))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CODEBOOK)
+    writer.writerows([name, *[""] * (len(CODEBOOK) - 1)] for name in names)
+    return text.getvalue()
+
+
+def _named_format(path: Path, format: str | None) -> str:
+    kind = format_of(path, format)
+    if kind not in NAMED:
+        raise SpecError(f"{path}: {kind} files have no named columns to draft a schema from; use CSV, Parquet or .xlsx")
+    return kind
 
 
 def draft(
@@ -107,68 +150,97 @@ def draft(
     low = "?"  # fill in a public bound: from the column's meaning, never from the records
     high = "?"  # fill in a public bound: from the column's meaning, never from the records
     """
-    kind = format_of(path, format)
-    if kind not in ("csv", "tsv", "parquet"):
-        raise SpecError(f"{path}: {kind} files have no named columns to draft a schema from; use CSV or Parquet")
+    kind, given = _named_format(path, format), dialect or Dialect()
     with read_error_text(path, kind):
-        given = dialect or Dialect()
-        dialect = found(path, given) if kind != "parquet" else Dialect()
-        blocks = arrow_blocks(path, kind, dialect, {}, null_values=list(EMPTY), strings_can_be_null=True)
-        table = next(blocks)  # some tens of thousands of records, which are enough for a draft
-        blocks.close()  # type: ignore[attr-defined]
+        written = found(path, given) if kind in ("csv", "tsv") else given
+        check_names(names_in(path, kind, written, SIMULATION) or [], str(path))
+        table, raw = _read(path, kind, written)
     columns = {str(name): table.column(j) for j, name in enumerate(table.column_names)}
     label = _label(columns, label, path)
-    for role, name in (("unit", unit), ("group", group)):
+    for role, name in (("--user-id", unit), ("--group", group)):
         if name is not None and name not in columns:
-            raise DataError(f"{path}: there is no column '{name}' for the {role}; there are {', '.join(columns)}")
+            raise DataError(f"{path}: there is no column '{name}'; name with {role} one of {', '.join(columns)}")
+    decimals = given.decimal or ("," if written.decimal == "," else ".")
+    formats = number_formats(raw, decimals if given.decimal else decimals + {",": ".", ".": ","}[decimals])
+    written = _with_marks(written, formats)
     known = codebook or {}
-    texts, ignored, public = [], [], []
+    texts, public = [], [name for name, entry in known.items() if entry.kind == IGNORED and name in columns]
+    left_out: dict[str, str] = {}
     for name, values in columns.items():
-        if name in (label, unit, group):
+        if name in (label, unit, group, *public):
             continue
-        entry = known.get(name)
-        lines = _from_codebook(entry) if entry is not None else _guessed(values)
-        if entry is not None and entry.kind == IGNORED:
-            public.append(name)
-        elif lines is None:
-            ignored.append(name)
+        entry, form = known.get(name), formats.get(name)
+        guess = (
+            Guess((*_from_codebook(entry), *affix_lines(form)))
+            if entry is not None
+            else guess_column(name, values, raw.get(name), form)
+        )
+        if guess.lines:
+            texts.append("\n".join([f"[columns.{_key(name)}]", *guess.lines]))
         else:
-            texts.append("\n".join([f"[columns.{_key(name)}]", *lines]))
-    return "\n".join(
-        [
-            *_head(path, _text_lines(kind, dialect, given), unit, group, ignored, public),
-            "",
-            *_labeled(label, columns, known),
-        ]
-    ) + ("\n\n" + "\n\n".join(texts) + "\n")
+            left_out[name] = guess.left_out
+    lines = [*_head(path, unit, group, left_out, public), *_text_lines(kind, written, given), ""]
+    lines += _labeled(label, columns[label], known.get(label), formats.get(label))
+    return "\n".join(lines) + ("\n\n" + "\n\n".join(texts) + "\n")
+
+
+def _read(path: Path, kind: str, dialect: Dialect) -> tuple[Any, dict[str, list[str]]]:
+    """Some tens of thousands of records, as Arrow types them, and the different texts of columns that hold text."""
+    empty = {"null_values": list(EMPTY), "strings_can_be_null": True}
+    table = _first(arrow_blocks(path, kind, dialect, {}, **empty))
+    spelled = table
+    if kind in ("csv", "tsv"):
+        spelled = _first(arrow_blocks(path, kind, dialect, dict.fromkeys(table.column_names, pa.string()), **empty))
+    texts = {
+        str(name): [text.strip() for text in pc.unique(spelled.column(j).drop_null()).to_pylist()]
+        for j, name in enumerate(spelled.column_names)
+        if pa.types.is_string(spelled.column(j).type) or pa.types.is_large_string(spelled.column(j).type)
+    }
+    return table, texts
+
+
+def _first(blocks: Any) -> Any:
+    first = next(blocks)
+    blocks.close()
+    return first
+
+
+def _with_marks(dialect: Dialect, formats: Mapping[str, NumberFormat]) -> Dialect:
+    """The dialect with the marks of the columns' numbers."""
+    if not formats:
+        return dialect
+    one = next(iter(formats.values()))
+    return replace(dialect, decimal=one.decimal, thousands=one.thousands or None)
 
 
 def _text_lines(kind: str, dialect: Dialect, given: Dialect) -> list[str]:
     """How the text is written; each line that was guessed says so."""
-    if kind not in ("csv", "tsv"):
-        return []
-    lines = [f"missing_values = [{', '.join(map(_quoted, EMPTY))}]  # what stands for an empty cell", "", "[dialect]"]
-    for name, default in (("separator", ","), ("decimal", "."), ("encoding", "utf-8")):
+    text = kind in ("csv", "tsv")
+    marks = {"separator": ",", "decimal": ".", "encoding": "utf-8"} if text else {"decimal": "."}
+    listed = f"missing_values = [{', '.join(map(quoted, EMPTY))}]  # what stands for an empty cell"
+    lines = [] if kind == "parquet" else [listed]
+    if not text and not dialect.thousands and dialect.decimal in (None, "."):
+        return lines
+    lines += ["", "[dialect]"]
+    for name, default in (marks | ({"thousands": ""} if dialect.thousands else {})).items():
         mark = "" if getattr(given, name) else f"  # {READ_OFF}"
-        lines.append(f"{name} = {_quoted(getattr(dialect, name) or default)}{mark}")
+        lines.append(f"{name} = {quoted(getattr(dialect, name) or default)}{mark}")
     return lines
 
 
 def _head(
-    path: Path,
-    text: list[str],
-    unit: str | None,
-    group: str | None,
-    ignored: list[str],
-    public: list[str],
+    path: Path, unit: str | None, group: str | None, left_out: Mapping[str, str], public: Sequence[str]
 ) -> list[str]:
     lines = [f"# A draft from {path.name}. Lines that say so were read off the data: nothing private may stay in them."]
-    lines += [f"{role} = {_quoted(name)}" for role, name in (("unit", unit), ("group", group)) if name is not None]
-    if ignored or public:
-        listed = ", ".join(map(_quoted, [*public, *ignored]))
-        why = f"may be ids of records or people; {READ_OFF}" if ignored else "from the codebook"
-        lines.append(f"ignored = [{listed}]  # {why}")
-    return lines + text
+    lines += [f"{role} = {quoted(name)}" for role, name in (("unit", unit), ("group", group)) if name is not None]
+    constant = [name for name, why in left_out.items() if why == CONSTANT]
+    if constant:
+        lines.append(f"# of one value, which adds nothing ({READ_OFF}): {', '.join(map(quoted, constant))}")
+    if left_out or public:
+        ids = len(constant) < len(left_out)
+        why = f"may be ids of records or people; {READ_OFF}" if ids else READ_OFF if constant else "from the codebook"
+        lines.append(f"ignored = [{', '.join(map(quoted, [*public, *left_out]))}]  # {why}")
+    return lines
 
 
 def _label(columns: Mapping[str, Any], label: str | None, path: Path) -> str:
@@ -182,89 +254,44 @@ def _label(columns: Mapping[str, Any], label: str | None, path: Path) -> str:
     return label
 
 
-def _labeled(label: str, columns: Mapping[str, Any], known: Mapping[str, Known]) -> list[str]:
-    lines, entry = ["[label]", f"column = {_quoted(label)}"], known.get(label)
+def _labeled(label: str, values: Any, entry: Known | None, form: NumberFormat | None) -> list[str]:
+    """Lines of the label."""
+    lines = ["[label]", f"column = {quoted(label)}"]
     if entry is not None:
-        return lines + [line for line in _from_codebook(entry, "classes") if not line.startswith("type")]
-    values = columns[label]
+        described = [line for line in _from_codebook(entry, "classes") if not line.startswith("type")]
+        return lines + described + (affix_lines(form) if entry.kind == "number" and not entry.values else [])
     distinct = pc.unique(values.drop_null())
-    if len(distinct) <= MAX_CATEGORIES and (
-        _is_text(values) or len(distinct) <= TWO or pa.types.is_boolean(values.type)
-    ):
-        classes = ", ".join(map(_quoted, sorted(map(as_text, distinct.to_pylist()))))
+    text = form is None and (pa.types.is_string(values.type) or pa.types.is_large_string(values.type))
+    if len(distinct) <= MAX_CATEGORIES and (text or len(distinct) <= 2 or pa.types.is_boolean(values.type)):
+        classes = ", ".join(map(quoted, sorted(map(as_text, distinct.to_pylist()))))
         return [*lines, f"classes = [{classes}]  # the last is the positive one; {READ_OFF}"]
-    if _is_text(values):
+    if text:
         raise DataError(f"the label '{label}' holds {len(distinct)} different texts; name another one with --label")
-    return [*lines, f'low = "?"  # {FILL}', f'high = "?"  # {FILL}']
+    return [*lines, f'low = "?"  # {FILL}', f'high = "?"  # {FILL}', *affix_lines(form)]
 
 
 def _from_codebook(known: Known, values: str = "categories") -> list[str]:
-    lines = [f"type = {_quoted(known.kind)}  # from the codebook"]
+    """Lines of a column that a codebook describes; what it leaves open is to be filled in."""
+    lines = [f"type = {quoted(known.kind)}  # from the codebook"]
+    bounded = known.kind in ("number", "date") and not (values == "classes" and known.values)
     for name, end in (("low", known.low), ("high", known.high)):
         if end:
-            lines.append(f"{name} = {_quoted(end) if known.kind == 'date' else end}  # from the codebook")
+            lines.append(f"{name} = {quoted(end) if known.kind == 'date' else end}  # from the codebook")
+        elif bounded:
+            lines.append(f'{name} = "?"  # {FILL}')
     if known.missing:
         plain = known.kind == "number" and known.missing != REFUSE
-        lines.append(f"missing = {known.missing if plain else _quoted(known.missing)}  # from the codebook")
+        lines.append(f"missing = {known.missing if plain else quoted(known.missing)}  # from the codebook")
     if known.format:
-        lines.append(f"format = {_quoted(known.format)}  # from the codebook")
-    if known.buckets:
-        lines.append(f"buckets = {known.buckets}  # from the codebook")
+        lines.append(f"format = {quoted(known.format)}  # from the codebook")
+    if known.buckets or known.kind == "text":
+        lines.append(f"buckets = {known.buckets or BUCKETS}  # from the codebook")
     if known.values:
-        lines.append(f"{values} = [{', '.join(map(_quoted, known.values))}]  # from the codebook")
+        lines.append(f"{values} = [{', '.join(map(quoted, known.values))}]  # from the codebook")
+    elif known.kind in ("category", "flag", "ordered"):
+        lines.append(f'{values} = ["?"]  # list them from public knowledge, never from the records')
     return lines
 
 
-def _guessed(values: Any) -> list[str] | None:
-    """Return the lines of a column by its format; None if its values may be ids."""
-    there = values.drop_null()
-    gaps = len(there) < len(values)
-    distinct = pc.unique(there)
-    kind, numeric = values.type, pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
-    named = f"# {READ_OFF}"
-    if pa.types.is_integer(kind) and len(distinct) == len(there) > MAX_CATEGORIES:
-        return None
-    if numeric or pa.types.is_decimal(kind):
-        missing = (
-            [f'missing = "?"  # some records have none ({READ_OFF}): fill in what it counts as, within the bounds']
-            if gaps
-            else []
-        )
-        return [f'type = "number"  {named}', f'low = "?"  # {FILL}', f'high = "?"  # {FILL}', *missing]
-    if pa.types.is_temporal(kind) or _date_format(distinct) is not None:
-        format = _date_format(distinct) if _is_text(values) else ""
-        lines = [f'type = "date"  {named}', f'low = "?"  # {FILL}', f'high = "?"  # {FILL}']
-        return lines + ([f"format = {_quoted(format)}  {named}"] if format else [])
-    words = sorted(map(as_text, distinct.to_pylist()))
-    none = [f'missing = "none"  # of no category, also what is not listed; {READ_OFF}'] if gaps else []
-    if len(words) == TWO and not gaps:
-        return [f'type = "flag"  {named}', f"categories = [{', '.join(map(_quoted, words))}]  {named}"]
-    if 1 <= len(words) <= MAX_CATEGORIES:
-        return [f'type = "category"  {named}', f"categories = [{', '.join(map(_quoted, words))}]  {named}", *none]
-    if len(distinct) == len(there) and all(len(word.split()) == 1 for word in words[:MAX_CATEGORIES]):
-        return None
-    return [f'type = "text"  {named}', f"buckets = {BUCKETS}"]
-
-
-def _date_format(distinct: Any) -> str | None:
-    """The one format that all texts are dates in."""
-    from sottovoce.data.schema import day_of
-
-    texts = [as_text(value) for value in distinct.to_pylist()[:1000]]
-    if not texts or not all(re.match(r"\d", text) for text in texts):
-        return None
-    return next((form for form in FORMATS if all(day_of(text, form) < float("inf") for text in texts)), None)
-
-
-def _is_text(values: Any) -> bool:
-    return bool(pa.types.is_string(values.type) or pa.types.is_large_string(values.type))
-
-
-def _quoted(text: str) -> str:
-    """A TOML string."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t")
-    return '"' + "".join(c if c.isprintable() or c == "\t" else f"\\u{ord(c):04x}" for c in escaped) + '"'
-
-
 def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _quoted(name)
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else quoted(name)

@@ -1,5 +1,6 @@
 """Tables in memory by a schema: data frames, dictionaries of columns and Arrow tables, as files are read by it."""
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any
@@ -27,6 +28,9 @@ def columns_of(frame: Any) -> dict[str, Any]:
     if isinstance(frame, Mapping):
         found = {str(name): values for name, values in frame.items()}
     elif hasattr(frame, "columns") and hasattr(frame, "__getitem__"):
+        name, count = Counter(map(str, frame.columns)).most_common(1)[0] if len(frame.columns) else ("", 0)
+        if count > 1:
+            raise DataError(f"{count} columns are called '{name}'; give every column a name of its own")
         found = {str(name): frame[name] for name in frame.columns}
     else:
         raise DataError(
@@ -75,7 +79,7 @@ def encode_frame(schema: Schema, frame: Any, note: Note | None = None) -> Matrix
         if column.kind == "date" and column.name in columns:
             columns[column.name] = [_written(value, column.format) for value in _listed(columns[column.name])]
     policy = ReadPolicy(guess=False, refuse=False, note=note)
-    found = from_lists(columns, "the table", numbers, texts, schema.missing_values, policy)
+    found = from_lists(columns, "the table", numbers, texts, schema.missing_values, policy, schema.formats)
     X = schema.encode_features(found)
     assert found.unusable is not None
     X[found.unusable] = np.nan

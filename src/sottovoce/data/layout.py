@@ -82,6 +82,10 @@ def names_in(path: Path, format: str | None, dialect: Dialect, policy: ReadPolic
             import pyarrow.parquet as pq
 
             return [str(name) for name in pq.read_schema(path).names]
+        if kind == "xlsx":
+            from sottovoce.data.excel import sheet_names
+
+            return sheet_names(path)
         if kind in ("csv", "tsv"):
             return header_of(path, settled(path, kind, dialect, policy))
         with path.open("rb"):  # it is there, and may be read

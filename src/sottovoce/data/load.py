@@ -31,9 +31,13 @@ FORMATS = {
     "csv": (".csv",),
     "tsv": (".tsv",),
     "parquet": (".parquet", ".pq"),
+    "xlsx": (".xlsx", ".xlsm"),
     "npz": (".npz",),
 }
 """Every format with the endings of its files' names."""
+
+NAMED = ("csv", "tsv", "parquet", "xlsx")
+"""Formats whose columns have names."""
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 """The endings of compressed files."""
@@ -43,6 +47,7 @@ EXPECTED = {
     "csv": "text with a header line and the same number of columns in every line",
     "tsv": "text with a header line and the same number of tabs in every line",
     "parquet": "a Parquet file",
+    "xlsx": "a workbook whose first sheet has the columns' names in its first row",
     "npz": "a table written by `sottovoce data make`",
 }
 
@@ -77,7 +82,7 @@ def load(
     Parameters
     ----------
     path : the file; svmlight, CSV and TSV may be compressed (.gz, .bz2, .xz, .zst)
-    format : 'svmlight', 'csv', 'tsv', 'parquet' or 'npz'; by default found from the file's name
+    format : 'svmlight', 'csv', 'tsv', 'parquet', 'xlsx' or 'npz'; by default found from the file's name
     label : the label's column in a CSV or Parquet file; by default the one called label, y, target or class
     group : the column that names every record's owner; kept as text
     n_features : the number of features expected: svmlight is padded to it with empty columns, and a file with more
@@ -277,21 +282,23 @@ def format_of(path: Path, format: str | None = None) -> str:
         ending = Path(path.stem).suffix.lower()
     if format is None:
         format = next((known for known, endings in FORMATS.items() if ending in endings), None)
+        if format is None and ending in (".xls", ".ods"):
+            raise DataError(f"{path}: {ending} files are not read; save the sheet as .xlsx or CSV")
         if format is None:
             raise DataError(
                 f"{path}: the ending '{ending}' is of no format known here; say --format {', '.join(FORMATS)}"
             )
     elif format not in FORMATS:
         raise SpecError(f"'{format}' is no format known here; choose one of {', '.join(FORMATS)}")
-    if format in ("parquet", "npz") and compression:
+    if format in ("parquet", "xlsx", "npz") and compression:
         raise DataError(f"{path}: {format} files are not read from {compression}; decompress this one first")
     return format
 
 
 def arrow_blocks(path: Path, format: str, dialect: Dialect, types: Mapping[str, Any], **convert: Any) -> Iterator[Any]:
-    """A CSV, TSV or Parquet file as Arrow tables, some records at a time; columns of a type that is named are kept so.
+    """A file with named columns as Arrow tables, some records at a time; columns of a type that is named are kept so.
 
-    Of Parquet files `convert` says only which columns are read.
+    Of Parquet files `convert` says only which columns are read; of workbooks, which columns, and what is no value.
     """
     if path.is_dir():
         raise IsADirectoryError
@@ -299,6 +306,11 @@ def arrow_blocks(path: Path, format: str, dialect: Dialect, types: Mapping[str, 
         from sottovoce.data.columns import parquet_blocks
 
         yield from parquet_blocks(path, convert.get("include_columns"))
+        return
+    if format == "xlsx":
+        from sottovoce.data.excel import sheet_table  # here: it needs `values`, which needs this module
+
+        yield sheet_table(path, [*types], convert.get("include_columns"), convert.get("null_values", ()))
         return
     if format == "tsv" and dialect.separator is None:
         dialect = replace(dialect, separator="\t")
@@ -309,7 +321,7 @@ def read_arrow(path: Path, format: str, dialect: Dialect, types: Mapping[str, An
     """Return the same as one table; the type of a column follows from all of its values: '007' may be a text."""
     if path.is_dir():
         raise IsADirectoryError
-    if format == "parquet":
+    if format in ("parquet", "xlsx"):
         return pa.concat_tables(list(arrow_blocks(path, format, dialect, types, **convert)))
     if format == "tsv" and dialect.separator is None:
         dialect = replace(dialect, separator="\t")

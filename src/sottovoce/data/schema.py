@@ -25,6 +25,12 @@ longer rows down.
     transform = "log"                     # or "sqrt", "signed_log": before it is brought to [−1, 1]
     special = [0]                         # values that are codes: each gets an indicator, and no place on the scale
 
+    [columns.price]
+    type = "number"
+    low = 0
+    high = 5000
+    prefix = "$"                          # what may stand around the number in a text; 45% with suffix = "%" is 45
+
     [columns.ward]
     type = "category"
     categories = ["A", "B", "C"]
@@ -52,6 +58,7 @@ longer rows down.
     [dialect]                             # of text files; without it comma, point and utf-8
     separator = ";"
     decimal = ","
+    thousands = "."                       # or ",", " ", "'"; between groups of three digits
     encoding = "cp1252"
 
 A file without named columns (svmlight) has `features`, their common bounds and `first_index`, 0 or 1, in place of the
@@ -85,7 +92,16 @@ from sottovoce.data.load import ReadProgress, format_of, load, read_error_text
 from sottovoce.data.policy import GUARANTEE, PREDICTION, SIMULATION, ReadPolicy
 from sottovoce.data.tables import Growing, load_table
 from sottovoce.data.transforms import TRANSFORMS, raw_values, unit_interval
-from sottovoce.data.values import MISSING, Columns, Wanted, as_number, as_text, column_blocks, from_lists
+from sottovoce.data.values import (
+    MISSING,
+    Columns,
+    NumberFormat,
+    Wanted,
+    as_number,
+    as_text,
+    column_blocks,
+    from_lists,
+)
 from sottovoce.errors import DataError, SpecError
 from sottovoce.matrices import canonical, is_sparse, unit_rows
 
@@ -123,6 +139,8 @@ class Column:
     buckets: int = 0
     transform: str = ""
     special: tuple[float, ...] = ()
+    prefix: str = ""
+    suffix: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what does not bound a value."""
@@ -130,7 +148,7 @@ class Column:
             raise SpecError(f"schema: column '{self.name}' is a {self.kind!r}; its type is one of {', '.join(KINDS)}")
         extra = {
             "categories": ("category", "flag", "ordered"), "format": ("date",), "buckets": ("text",),
-            "transform": ("number",), "special": ("number",),
+            "transform": ("number",), "special": ("number",), "prefix": ("number",), "suffix": ("number",),
         }  # fmt: skip
         odd = [name for name, kinds in extra.items() if getattr(self, name) and self.kind not in kinds]
         if odd:
@@ -194,7 +212,7 @@ class Column:
             return self._hashed(columns)
         if self.kind in ("number", "date"):
             return self._scaled(columns)
-        texts = columns.texts[self.name]
+        texts = truth_values(columns.texts[self.name], self.categories)
         known: NDArray[np.bool_] = np.array([value in self.categories for value in texts], dtype=bool)
         if self.missing == REFUSE:
             columns.reject(~known, self.name, "has no value, or one that the schema does not list", CURE)
@@ -223,7 +241,7 @@ class Column:
     def _days(self, columns: Columns) -> Array:
         """Days since the year 1, with fractions; NaN for a missing one."""
         texts = columns.texts[self.name]
-        days = np.array([math.nan if text is None else day_of(text, self.format) for text in texts], dtype=np.float64)
+        days = np.array([math.nan if text is None else self._day(text) for text in texts], dtype=np.float64)
         none = np.isinf(days)
         if np.any(none):
             written = f"as in {datetime(2019, 7, 31).strftime(self.format or '%Y-%m-%d')}"
@@ -234,6 +252,11 @@ class Column:
                 f"column '{self.name}' {why}, which counts as missing,", int(np.count_nonzero(none))
             )
         return np.where(none, math.nan, days)
+
+    def _day(self, text: str) -> float:
+        """A date in its format, or as workbooks and tables that store dates give it."""
+        day = day_of(text, self.format)
+        return day_of(text) if day == math.inf and self.format and _ISO_DATE.match(text) else day
 
     def _hashed(self, columns: Columns) -> Array:
         """Words counted in their buckets, with their signs, and brought to norm 1."""
@@ -249,7 +272,22 @@ class Column:
         return np.divide(out, norms * (1.0 + 2.0**-50), out=out, where=norms > 0)
 
 
+def truth_values(texts: NDArray[np.object_], known: Sequence[str]) -> NDArray[np.object_]:
+    """Texts as they are; for categories or classes true and false, True, TRUE and true are one.
+
+    Examples
+    --------
+    >>> truth_values(np.array(["TRUE", "false", None], dtype=object), ("False", "True")).tolist()
+    ['True', 'False', None]
+    """
+    spelled = {value.casefold(): value for value in known}
+    if set(spelled) != {"false", "true"}:
+        return texts
+    return np.array([text if text is None else spelled.get(text.casefold(), text) for text in texts], dtype=object)
+
+
 _WORD = re.compile(r"\w+")
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 @lru_cache(maxsize=1 << 16)
@@ -289,6 +327,7 @@ class Label:
     column : its name
     classes : what it may hold, or None
     low, high : bounds of a number
+    prefix, suffix : what may stand around a number in a text
     outputs : K, the number of outputs of a model; by default 1 for two classes or a number, else one for each class
     """
 
@@ -297,6 +336,8 @@ class Label:
     low: float = math.nan
     high: float = math.nan
     outputs: int = 0
+    prefix: str = ""
+    suffix: str = ""
 
     def __post_init__(self) -> None:
         """Classes, or two bounds; and the default of K."""
@@ -326,6 +367,8 @@ class Label:
             gaps = np.isnan(values)
             columns.reject(gaps, self.column, "has no value", "give it one, or drop the record")
             return np.where(gaps, self.neutral, np.clip(values, self.low, self.high))
+        if not self.is_number:
+            values = truth_values(values, tuple(map(str, self.spelled)))
         number = np.full(len(values), -1.0)
         for k, one in enumerate(self.spelled):
             number[values == one] = k
@@ -495,6 +538,18 @@ class Schema:
         return (*mine, *(c.name for c in self.columns if c.kind == "number"))
 
     @property
+    def formats(self) -> dict[str, NumberFormat]:
+        """How numbers are written in the columns where they are not plainly."""
+        said = self.dialect
+        entries = [(c.name, c.prefix, c.suffix) for c in self.columns if c.kind == "number"]
+        entries.append((self.label.column, self.label.prefix, self.label.suffix))
+        return {
+            name: NumberFormat(said.decimal or ".", said.thousands or "", prefix, suffix)
+            for name, prefix, suffix in entries
+            if said.thousands or prefix or suffix
+        }
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """Columns to read as text."""
         mine = () if self.label.is_number else (self.label.column,)
@@ -509,6 +564,8 @@ class Schema:
         del said["dialect"], said["group"], said["ignored"]  # of one file: records are the same without them
         if self.first_index is None:
             del said["first_index"]
+        for column in (*said["columns"], said["label"]):
+            del column["prefix"], column["suffix"]
         for column in said["columns"]:
             for name in [name for name in ("format", "buckets", "transform", "special") if not column[name]]:
                 del column[name]  # so that a schema without dates and words keeps its digest
@@ -531,7 +588,7 @@ class Schema:
             rows.add(np.asarray(encoded.X))
             return encoded.y, encoded.user_ids, encoded.groups, encoded.usable
 
-        wanted = Wanted(self.numbers, self.texts, self.missing_values)
+        wanted = Wanted(self.numbers, self.texts, self.missing_values, self.formats)
         parts = column_blocks(path, kind, wanted, self.dialect, made, on_read, policy)
         y, user_ids, groups, usable = (
             None if each[0] is None else np.concatenate(each) for each in zip(*parts, strict=True)
@@ -548,7 +605,7 @@ class Schema:
             return self._clipped(X)
         numbers = [c.name for c in self.columns if c.kind == "number"]
         texts = [c.name for c in self.columns if c.kind != "number"]
-        wanted, rows = Wanted(numbers, texts, self.missing_values), Growing()
+        wanted, rows = Wanted(numbers, texts, self.missing_values, self.formats), Growing()
         for part in column_blocks(path, kind, wanted, self.dialect, self.encode_features, policy=policy):
             rows.add(np.asarray(part))
         return rows.whole()
@@ -728,8 +785,8 @@ def plain_schema(
     """
     numbered = features if isinstance(features, int) else 0
     columns = () if isinstance(features, int) else tuple(Column(name, "number") for name in features)
-    bounds = {} if classes is not None else {"low": -math.inf, "high": math.inf}
-    what = Label(label, None if classes is None else tuple(classes), outputs=outputs, **bounds)
+    low, high = (math.nan, math.nan) if classes is not None else (-math.inf, math.inf)
+    what = Label(label, None if classes is None else tuple(classes), low, high, outputs)
     return Schema(what, columns, unit, numbered, row_norm=row_norm, plain=True, **more)
 
 
@@ -807,6 +864,7 @@ def schema_of(data: dict[str, Any]) -> Schema:
     >>> schema.features, schema.row_norm, schema.label.classes
     (('age',), 1.0, ('0', '1'))
     """
+    _check_filled(data)
     try:
         rest = _floats(dict(data)) | ({"row_norm": float(data["row_norm"])} if "row_norm" in data else {})
         label = _floats(dict(rest.pop("label")))
@@ -837,6 +895,19 @@ def schema_of(data: dict[str, Any]) -> Schema:
         raise SpecError(f"schema: this is no schema of sottovoce ({error})") from None
 
 
+def _check_filled(data: dict[str, Any]) -> None:
+    """Refuse a draft in which something is still open; all of it is named."""
+    columns = data.get("columns")
+    tables = {"label": data.get("label"), **(columns if isinstance(columns, dict) else {})}
+    blank = [
+        f"{', '.join(keys)} of '{table.get('column') if name == 'label' else name}'"
+        for name, table in tables.items()
+        if isinstance(table, dict) and (keys := [key for key, value in table.items() if value in ("?", ["?"])])
+    ]
+    if blank:
+        raise SpecError(f"schema: fill in, from public knowledge and never from the records: {'; '.join(blank)}")
+
+
 def _floats(table: dict[str, Any]) -> dict[str, Any]:
     """Bounds as floats: 1 and 1.0 are one bound, also for the digest."""
     table.update({name: float(table[name]) for name in ("low", "high") if name in table})
@@ -846,9 +917,6 @@ def _floats(table: dict[str, Any]) -> dict[str, Any]:
 def _column(name: str, table: dict[str, Any]) -> Column:
     kind = table.pop("type", "number")
     missing = table.pop("missing", NONE if kind == "text" else REFUSE)
-    blank = [end for end in ("low", "high", "missing") if (missing if end == "missing" else table.get(end)) == "?"]
-    if blank:
-        raise SpecError(f"schema: '{blank[0]}' of column '{name}' is still to be filled in, from public knowledge")
     if kind == "date":
         if not {"low", "high"} <= set(table):
             raise SpecError(f"schema: column '{name}' is a date, and needs the bounds low and high")

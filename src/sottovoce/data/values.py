@@ -6,11 +6,13 @@ becomes, an error or a row that contributes nothing, is the policy's choice (`po
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -31,6 +33,50 @@ NO_NUMBER = "is a number in the schema, but holds something else"
 CORRECT = "correct the record or the schema (missing_values are what stands for an empty cell)"
 PLAIN_NUMBER = r"^-?[0-9]{1,30}(MARK[0-9]{1,30})?([eE][-+]?[0-9]{1,2})?$"
 """What Arrow and Python read as the same float."""
+SPACES = "\u00a0\u202f\u2009"
+"""Narrow and unbreakable spaces, which stand for a space between thousands."""
+
+
+class NumberFormat(NamedTuple):
+    """How the numbers of a column are written where they are text.
+
+    Attributes
+    ----------
+    decimal : the mark before decimals
+    thousands : the mark between groups of three digits; empty for none
+    prefix, suffix : what may stand around a number, such as $ or %; a value without it is read, too
+
+    Examples
+    --------
+    >>> price = NumberFormat(",", ".", suffix="€")
+    >>> [price.plain(text) for text in ("1.234,50 €", "-12", "1.23 €")]
+    ['1234.50', '-12', None]
+    """
+
+    decimal: str = "."
+    thousands: str = ""
+    prefix: str = ""
+    suffix: str = ""
+
+    def plain(self, text: str) -> str | None:
+        """The text of a number as Python writes it; None for a text that has marks in other places."""
+        if self.prefix or self.suffix:
+            sign, text = ("-", text[1:].lstrip()) if text.startswith("-") else ("", text)
+            text = sign + text.removeprefix(self.prefix).strip().removesuffix(self.suffix).strip()
+        if self.thousands == " ":
+            text = "".join(" " if letter in SPACES else letter for letter in text)
+        if self.thousands and self.thousands in text:
+            mark, decimal = re.escape(self.thousands), re.escape(self.decimal)
+            if not re.fullmatch(rf"[-+]?\d{{1,3}}(?:{mark}\d{{3}})+(?:{decimal}\d*)?", text):
+                return None
+            text = text.replace(self.thousands, "")
+        if self.decimal != ".":
+            return None if "." in text else text.replace(self.decimal, ".")
+        return text
+
+
+PLAIN = NumberFormat()
+"""A point before decimals and nothing else."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,11 +158,12 @@ def read_columns(
 
 
 class Wanted(NamedTuple):
-    """The columns to read, and texts that count as no value."""
+    """The columns to read, texts that count as no value, and how numbers are written where it is not plainly."""
 
     numbers: Sequence[str]
     texts: Sequence[str]
     missing: Sequence[str] = MISSING
+    formats: Mapping[str, NumberFormat] = MappingProxyType({})
 
 
 def column_blocks(
@@ -155,11 +202,16 @@ def column_blocks(
 
 def _file_blocks(
     path: Path, format: str, wanted: Sequence[str], dialect: Dialect, policy: ReadPolicy
-) -> Iterator[tuple[dict[str, Any], NDArray[np.bool_] | None, str]]:
-    """Columns of values or of cells, which records are broken, and the decimal mark of cells."""
+) -> Iterator[tuple[dict[str, Any], NDArray[np.bool_] | None, str | None]]:
+    """Columns of values or of cells, which records are broken, and the decimal mark of a text file."""
     if format == "parquet":
         for table in arrow_blocks(path, format, dialect, {}, include_columns=list(dict.fromkeys(wanted))):
-            yield {str(name): table.column(i) for i, name in enumerate(table.column_names)}, None, "."
+            yield {str(name): table.column(i) for i, name in enumerate(table.column_names)}, None, None
+        return
+    if format == "xlsx":
+        from sottovoce.data.excel import sheet_columns  # here: it needs this module
+
+        yield sheet_columns(path, wanted), None, None
         return
     dialect = settled(path, format, dialect, policy)
     check_encoding(dialect)
@@ -174,6 +226,7 @@ def from_lists(
     texts: Sequence[str],
     missing: Sequence[str] = MISSING,
     policy: ReadPolicy = SIMULATION,
+    formats: Mapping[str, NumberFormat] = MappingProxyType({}),
 ) -> Columns:
     """Type columns of plain values, such as a database gives them, or of Arrow's.
 
@@ -184,13 +237,14 @@ def from_lists(
     numbers, texts : which of them are read as what
     missing : texts that count as no value
     policy : what a record becomes that cannot be used
+    formats : how the texts of some columns of numbers are written
 
     Examples
     --------
     >>> from_lists({"age": [9, None], "well": [True, 0]}, "query", ["age"], ["well"]).texts["well"].tolist()
     ['true', '0']
     """
-    return _typed(values, name, Wanted(numbers, texts, missing), policy)
+    return _typed(values, name, Wanted(numbers, texts, missing, formats), policy)
 
 
 def _typed(
@@ -200,9 +254,9 @@ def _typed(
     policy: ReadPolicy,
     before: int = 0,
     broken: NDArray[np.bool_] | None = None,
-    decimal: str = ".",
+    decimal: str | None = None,
 ) -> Columns:
-    """The same after so many records; `broken` ones have no values at all, `decimal` is the mark before decimals."""
+    """The same after so many records; `broken` ones have no values at all, `decimal` is a file's own decimal mark."""
     numbers, texts = wanted.numbers, wanted.texts
     lost = [column for column in [*numbers, *texts] if column not in values]
     if lost:
@@ -212,7 +266,9 @@ def _typed(
     found: dict[str, NDArray[Any]] = {}
     strange: dict[str, NDArray[np.bool_]] = {}
     for column in numbers:
-        found[column], strange[column] = _numbers(values[column], gone, decimal)
+        form = wanted.formats.get(column, PLAIN)
+        form = form if decimal in (None, form.decimal) else form._replace(decimal=decimal)
+        found[column], strange[column] = _numbers(values[column], gone, form)
     columns = Columns(
         found,
         {column: _texts(_listed(values[column]), gone) for column in texts},
@@ -254,7 +310,7 @@ def _value(scalar: Any) -> Any:
         return None
 
 
-def _numbers(values: Any, missing: set[str], decimal: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _numbers(values: Any, missing: set[str], form: NumberFormat) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Numbers, NaN where there is none; and which values are neither a finite number nor missing."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
@@ -264,30 +320,30 @@ def _numbers(values: Any, missing: set[str], decimal: str) -> tuple[NDArray[Any]
             return (np.where(infinite, np.nan, found).astype(found.dtype) if np.any(infinite) else found), infinite
         if pa.types.is_string(values.type):
             with suppress(pa.ArrowInvalid):  # a Parquet file may hold bytes that are no letters
-                return _written(values, missing, decimal)
-    return _one_by_one(_listed(values), missing, decimal)
+                return _written(values, missing, form)
+    return _one_by_one(_listed(values), missing, form)
 
 
-def _one_by_one(values: Iterable[Any], missing: set[str], decimal: str) -> tuple[Array, NDArray[np.bool_]]:
-    each = [as_number(value, missing, decimal) for value in values]
+def _one_by_one(values: Iterable[Any], missing: set[str], form: NumberFormat) -> tuple[Array, NDArray[np.bool_]]:
+    each = [as_number(value, missing, form) for value in values]
     wrong: NDArray[np.bool_] = np.array([number is None for number in each], dtype=bool)
     return np.array([math.nan if number is None else number for number in each], dtype=np.float64), wrong
 
 
-def _written(cells: Any, missing: set[str], decimal: str) -> tuple[Array, NDArray[np.bool_]]:
+def _written(cells: Any, missing: set[str], form: NumberFormat) -> tuple[Array, NDArray[np.bool_]]:
     """The same of texts: plain numbers by Arrow, all at once; the others one by one, to the same result."""
     import pyarrow.compute as pc  # here: slow to load
 
-    plain = pc.match_substring_regex(cells, PLAIN_NUMBER.replace("MARK", rf"\{decimal}"))
+    plain = pc.match_substring_regex(cells, PLAIN_NUMBER.replace("MARK", rf"\{form.decimal}"))
     plain = pc.and_(plain, pc.invert(pc.is_in(cells, value_set=pa.array(sorted(missing), pa.string()))))
     simple: NDArray[np.bool_] = np.asarray(pc.fill_null(plain, False).to_numpy(zero_copy_only=False), dtype=bool)
     numbers, wrong = np.full(len(cells), np.nan), np.zeros(len(cells), dtype=bool)
     texts = cells.filter(pa.array(simple))
-    texts = pc.replace_substring(texts, ",", ".") if decimal == "," else texts
+    texts = pc.replace_substring(texts, ",", ".") if form.decimal == "," else texts
     numbers[simple] = texts.cast(pa.float64()).to_numpy(zero_copy_only=False)
     rest = np.flatnonzero(~simple)
     if rest.size:
-        numbers[rest], wrong[rest] = _one_by_one(cells.take(pa.array(rest)).to_pylist(), missing, decimal)
+        numbers[rest], wrong[rest] = _one_by_one(cells.take(pa.array(rest)).to_pylist(), missing, form)
     return numbers, wrong
 
 
@@ -302,7 +358,7 @@ def _stored(values: Any) -> NDArray[Any] | None:
     return None
 
 
-def as_number(value: Any, missing: set[str], decimal: str = ".") -> float | None:
+def as_number(value: Any, missing: set[str], form: NumberFormat = PLAIN) -> float | None:
     """NaN where there is no value, None where there is one that is no finite number."""
     if value is None:
         return math.nan
@@ -310,8 +366,10 @@ def as_number(value: Any, missing: set[str], decimal: str = ".") -> float | None
         value = value.strip()
         if value in missing:
             return math.nan
-        if decimal != ".":
-            value = "no number" if "." in value else value.replace(decimal, ".")
+        if form is not PLAIN:
+            value = form.plain(value)
+            if value is None:
+                return None
     if isinstance(value, complex) and value.imag == 0:
         value = value.real  # one complex number makes a whole column complex
     try:

@@ -57,7 +57,7 @@ class Site:
             raise SpecError("the schema has numbered features, so the records must be an svmlight file")
         name, answer = answer_of(str(self.database), str(self.query))
         return schema.encode(
-            from_lists(answer, name, schema.numbers, schema.texts, schema.missing_values, policy=policy)
+            from_lists(answer, name, schema.numbers, schema.texts, schema.missing_values, policy, schema.formats)
         )
 
 
