@@ -19,4 +19,6 @@ def expanded(rows, m):
     k = np.arange(1, m["degree"] + 1)
     functions = np.cos(np.pi * inner[:, :, None] * k) * k ** -m["decay"]
     parts = [t, others, *([2 * F - 1] if m["distribution_is_a_feature"] else []), functions.reshape(len(rows), -1)]
-    return np.hstack(parts)
+    P = np.polynomial.legendre.legvander(t, 3)[:, :, 1:] / [1, 2, 3]
+    products = [P[:, i, :, None] * P[:, j, None, :] for i, j in m["pairs"]]
+    return np.hstack([*parts, *(m["pair_weight"] * each.reshape(len(rows), 9) for each in products)])

@@ -14,6 +14,7 @@ from sottovoce.features import (
     EDGES,
     LINEAR,
     PAIR_ORDER,
+    PAIR_WEIGHT,
     Additive,
     densified,
     every_pair,
@@ -90,7 +91,7 @@ def test_functions_are_those_of_the_formula():
     assert np.allclose(found[:, 1:], np.cos(np.pi * u[:, None] * [1, 2, 3]) / [1, 2, 3])
     pair = Additive(2, ((0, -1.0, 1.0), (1, -1.0, 1.0)), degree=1, pairs=((0, 1),))
     found = pair.rows(np.array([[0.5, -0.25]]))[0, 2:].reshape(PAIR_ORDER, PAIR_ORDER)
-    assert found[0, 0] == pytest.approx(0.3 * 0.5 * -0.25)
+    assert found[0, 0] == pytest.approx(PAIR_WEIGHT * 0.5 * -0.25)
 
 
 def test_a_known_distribution_is_a_feature_or_moves_the_cosines():

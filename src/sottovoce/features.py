@@ -10,7 +10,7 @@ A numeric column with the value v and public bounds [l, h] becomes t = (2v − l
 
 Where the column's distribution function F is known (a private release, `run.distribution`), it is used in one of two
 ways: 2F − 1 is one more function (`distribution`), or u is the mean of (1 + t)/2 and F. All other columns, such as
-indicators of categories, stay as they are. Named pairs of numeric columns add the products w P_a(t_i) P_b(t_j)/(a b)
+indicators of categories, stay as they are. Pairs of numeric columns add the products w P_a(t_i) P_b(t_j)/(a b)
 for a, b ≤ 3.
 
 *The norm is bounded by construction.* |t|, |P_k(t)|, |cos| and |2F − 1| are at most 1. So to the square of a row's norm
@@ -41,7 +41,7 @@ from sottovoce.registry import Choices, write
 
 MAX_DEGREE = 32
 """Functions of one column, at most."""
-PAIR_ORDER, PAIR_WEIGHT = 3, 0.3
+PAIR_ORDER, PAIR_WEIGHT = 3, 0.6
 """Functions of each column in a product of two, and the weight of all products."""
 CELLS = 32
 """Cells in which the values of a column are counted for its distribution function."""

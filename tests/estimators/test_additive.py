@@ -85,7 +85,7 @@ def test_shares_of_a_score_sum_to_it(fitted):
         shares = model.explain(row)
         expected = model.predict([row]) if y is BENT else model.decision_function([row])
         assert np.allclose(np.sum([*shares.values()], axis=0), expected[0])
-    assert [*shares][-1] == "constant" and len(shares) == 4
+    assert [*shares][-1] == "constant" and len(shares) == len(model.terms().terms) + 1
 
 
 def test_the_picture_shows_what_is_bent(fitted):
@@ -171,6 +171,18 @@ def test_the_rule_evaluates_public_numbers_alone():
     pixels = Columns(64, tuple((k, 0.0, 16.0) for k in range(64)))
     assert "pixels" in choose_features("auto", pixels, Circumstances((50_000,), 3.73)).reasons[0]
     assert choose_features("additive", pixels, Circumstances((50_000,), 3.73)).features.degree > 1
+
+
+def test_all_pairs_are_added_where_records_are_many_and_columns_few():
+    def pairs(records, d=3, real=False, z1=3.73, pairs=None):
+        columns = Columns(d, tuple((k, 0.0, 1.0 + k) for k in range(d)), pairs=pairs)
+        return choose_features("auto", columns, Circumstances((records,), z1, real=real)).features.pairs
+
+    assert pairs(100_000) == ((0, 1), (0, 2), (1, 2))
+    assert pairs(100_000, z1=200.0) == pairs(1_000) == ()
+    assert pairs(100_000, pairs=()) == () and pairs(100_000, pairs=((0, 2),)) == ((0, 2),)
+    assert len(pairs(1_000_000, d=12)) == 66 and pairs(10_000_000, d=30) == ()  # that many would be slow
+    assert len(pairs(3_000, real=True)) == 3 and pairs(2_999, real=True) == ()
 
 
 def test_few_records_get_smoother_functions_and_no_distribution_as_one():

@@ -490,7 +490,7 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
         count, names = self.n_features_in_, getattr(self, "feature_names_in_", None)
         numeric = settings.numeric_columns(self.bounds, count, names)
         if not numeric:
-            if self.pairs is not None:
+            if settings.names_pairs(self.pairs):
                 raise SpecError("pairs are of numeric columns, whose public bounds are not known; give bounds, too")
             return None
         rest, d = 0.0, len(numeric)

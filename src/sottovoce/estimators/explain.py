@@ -33,7 +33,7 @@ class Explains:
         >>> public = {"bounds": (0, 10), "classes": [False, True], "random_state": 0}
         >>> model = PrivateClassifier(1.0, **public).fit(X, y)
         >>> [term.name for term in model.terms()], len(model.terms().text().splitlines()) > 5
-        (['column 1', 'column 2'], True)
+        (['column 1', 'column 1 × column 2', 'column 2'], True)
         """
         return terms_of(self._explained(), names, self._axes() | dict(axes or {}))
 
@@ -79,7 +79,7 @@ class Explains:
         >>> model = PrivateRegressor(2.0, bounds=(-1, 1), target_bounds=(-3, 3), random_state=0).fit(X, 2 * X[:, 0])
         >>> shares = model.explain([0.5, 0.1])
         >>> [*shares], bool(np.isclose(sum(shares.values()), model.predict([[0.5, 0.1]])[0]))
-        (['column 1', 'column 2', 'constant'], True)
+        (['column 1', 'column 1 × column 2', 'column 2', 'constant'], True)
         """
         result, rows = self._explained(), row if hasattr(row, "iloc") else np.asarray(row).reshape(1, -1)
         checked: Any = self._checked(rows, reset=False)  # type: ignore[attr-defined]

@@ -70,7 +70,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         None for each; of encoded columns `encoder.bounds_`. With bounds `row_norm` is of rows whose numeric columns
         are in [−1, 1], √3 for three columns: the other columns are scaled down to what it leaves beside these
     pairs : pairs of numeric columns that interact in an additive model, by name or place, [("age", "dose")]; "all" of
-        them; None for none
+        them; None for none; "auto" for all where public numbers say that records are many and columns few
     on_violation : "clip" scales a row over the bound down to it, in `fit` and `predict`; "raise" refuses it
     fit_intercept : whether there is a constant term
     random_state : None draws secret noise; a whole number makes a simulation, and the statement says so
@@ -131,7 +131,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         row_norm: float | None = None,
         features: str = "auto",
         bounds: Any = None,
-        pairs: Any = None,
+        pairs: Any = "auto",
         target_bounds: tuple[float, float] | None = None,
         target_scale: str | float = "public",
         on_violation: str = "clip",

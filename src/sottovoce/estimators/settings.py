@@ -33,6 +33,7 @@ __all__ = [
     "budget",
     "caller_stacklevel",
     "fixed",
+    "names_pairs",
     "numeric_columns",
     "numeric_pairs",
     "over_zero",
@@ -222,8 +223,15 @@ def numeric_columns(bounds: Any, count: int, names: Any) -> tuple[tuple[int, flo
     return tuple(found)
 
 
-def numeric_pairs(pairs: Any, numeric: tuple[tuple[int, float, float], ...], names: Any) -> tuple[tuple[int, int], ...]:
-    """Pairs of numeric columns, by their places among these.
+def names_pairs(pairs: Any) -> bool:
+    """Whether pairs of columns are wanted by name."""
+    return pairs is not None and not (isinstance(pairs, str) and pairs == "auto")
+
+
+def numeric_pairs(
+    pairs: Any, numeric: tuple[tuple[int, float, float], ...], names: Any
+) -> tuple[tuple[int, int], ...] | None:
+    """Pairs of numeric columns, by their places among these; None where public numbers are to say.
 
     Examples
     --------
@@ -232,6 +240,8 @@ def numeric_pairs(pairs: Any, numeric: tuple[tuple[int, float, float], ...], nam
     """
     if pairs is None:
         return ()
+    if not names_pairs(pairs):
+        return None
     if isinstance(pairs, str) and pairs == "all":
         return every_pair(len(numeric))
     known = {place if names is None else names[place]: j for j, (place, _, _) in enumerate(numeric)}
@@ -240,8 +250,8 @@ def numeric_pairs(pairs: Any, numeric: tuple[tuple[int, float, float], ...], nam
         ends = [known.get(end) for end in pair] if isinstance(pair, list | tuple) else []
         if len(ends) != 2 or None in ends or ends[0] == ends[1]:
             raise SpecError(
-                f"pairs must be 'all' or a list of pairs of two different numeric columns, and {pair!r} is none; the "
-                f"numeric columns are {_listed([*known])}"
+                f"pairs must be 'auto', 'all' or a list of pairs of two different numeric columns, and {pair!r} is "
+                f"none; the numeric columns are {_listed([*known])}"
             )
         found.add((min(ends), max(ends)))  # type: ignore[type-var]
     return tuple(sorted(found))  # type: ignore[arg-type]

@@ -7,13 +7,13 @@ benchmarks/additive.py.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from sottovoce.errors import SpecError
-from sottovoce.features import LINEAR, Additive, Features
+from sottovoce.features import LINEAR, PAIR_ORDER, Additive, Features, every_pair
 from sottovoce.planner import predict
 from sottovoce.privacy.distribution import Distribution
 from sottovoce.problem.objective import ByRecords
@@ -41,6 +41,9 @@ SMALL, SMOOTHEST = 10_000, 2.0
 """Records up to which weights decay fastest, and how: rough functions of few records follow chance beside noise. There
 F is half of what cosines are of, and no function of its own, which would add as much noise as all others together."""
 DEGREE_OF_REGRESSION, DECAY_OF_REGRESSION = 4, 1.0
+RECORDS_FOR_PAIRS, WIDEST_WITH_PAIRS = 1_000, 1_500
+"""Where the products of all pairs of numeric columns are added, though none was named: records for each pair of a
+regression, at the least (a classification needs a Q of `CLEAR` for each column), and features of the model, at most."""
 WIDEST = 4000
 """Features of an additive model, at most."""
 
@@ -55,7 +58,7 @@ class Columns:
     numeric : (place, low, high) of those whose bounds are known
     rest : public bound on the norm of all others together
     encoded : whether numeric columns are in [−1, 1] already, as a schema encodes them
-    pairs : pairs of numeric columns that interact, by their places among `numeric`
+    pairs : pairs of numeric columns that interact, by their places among `numeric`; None where the rule is to say
     obstacle : why no map of these columns is possible, in a clause; empty where one is
     """
 
@@ -63,7 +66,7 @@ class Columns:
     numeric: tuple[tuple[int, float, float], ...] = ()
     rest: float = 0.0
     encoded: bool = False
-    pairs: tuple[tuple[int, int], ...] = ()
+    pairs: tuple[tuple[int, int], ...] | None = None
     obstacle: str = ""
 
 
@@ -111,7 +114,7 @@ def columns_of(schema: Encoding) -> Columns | None:
     others = math.sqrt(schema.parts - len(numeric))
     short = schema.row_norm < schema.widest
     obstacle = "the schema's row_norm scales rows down, which would move their columns; leave it out" if short else ""
-    return Columns(schema.m, numeric, others, True, schema.numeric_pairs, obstacle)
+    return Columns(schema.m, numeric, others, True, schema.numeric_pairs or None, obstacle)
 
 
 class FeatureChoice(NamedTuple):
@@ -155,7 +158,7 @@ def choose_features(wanted: str, columns: Columns, known: Circumstances) -> Feat
     >>> columns = Columns(3, ((0, 0.0, 120.0), (1, -1.0, 1.0)), rest=1.0)
     >>> found = choose_features("auto", columns, Circumstances((30_000,), 3.73))
     >>> str(found.features), str(found.release)
-    ('cosine(16, 0.75, 1, 3, 1, 0, 0, 120, 1, -1, 1)', 'distribution(0.05, 2, 0.03, 1)')
+    ('cosine(16, 0.75, 1, 3, 1, 0, 0, 120, 1, -1, 1, pairs=0x1)', 'distribution(0.05, 2, 0.03, 1)')
     >>> choose_features("auto", columns, Circumstances((100,), 3.73)).features.degree
     1
     >>> choose_features("auto", Columns(3), Circumstances((100,), 3.73)).reasons
@@ -183,7 +186,8 @@ def choose_features(wanted: str, columns: Columns, known: Circumstances) -> Feat
     release = _release(columns, known)
     shape = _shape(columns, known)
     known_as_feature = bool(release) and not known.real and sum(known.sizes) >= SMALL
-    features = Additive(columns.count, columns.numeric, columns.rest, BASIS, *shape, known_as_feature, columns.pairs)
+    features = Additive(columns.count, columns.numeric, columns.rest, BASIS, *shape, known_as_feature)
+    features = replace(features, pairs=_pairs(columns, known, features.width))
     return FeatureChoice(features, release, _reasons(features, release))
 
 
@@ -193,7 +197,24 @@ def _shape(columns: Columns, known: Circumstances) -> tuple[int, float]:
         return DEGREE_OF_REGRESSION, DECAY_OF_REGRESSION
     if sum(known.sizes) < SMALL:
         return DEGREE, SMOOTHEST
-    return DEGREE, DECAY if 0.5 / known.noise >= CLEAR * len(columns.numeric) else SMOOTHER
+    return DEGREE, DECAY if _clear(columns, known) else SMOOTHER
+
+
+def _pairs(columns: Columns, known: Circumstances, width: int) -> tuple[tuple[int, int], ...]:
+    """The pairs that were named or, where none were, all of them if records are many and columns few."""
+    if columns.pairs is not None:
+        return columns.pairs
+    every = every_pair(len(columns.numeric))
+    if width + PAIR_ORDER**2 * len(every) > WIDEST_WITH_PAIRS:
+        return ()
+    if known.real:
+        return every if sum(known.sizes) >= RECORDS_FOR_PAIRS * len(every) else ()
+    return every if _clear(columns, known) else ()
+
+
+def _clear(columns: Columns, known: Circumstances) -> bool:
+    """Whether there is little noise beside the numeric columns."""
+    return 0.5 / known.noise >= CLEAR * len(columns.numeric)
 
 
 def _scaled(columns: Columns) -> Features:
@@ -238,7 +259,7 @@ def _reasons(features: Additive, release: Distribution) -> tuple[str, ...]:
         f"numeric columns, from their public bounds; the other {len(features.others)} columns stay as they are."
     ]
     if features.pairs:
-        found.append(f"Products of two columns are added for {len(features.pairs)} pairs.")
+        found.append(f"Products of two columns are added for {len(features.pairs)} pairs of numeric columns.")
     if release:
         found.append(
             f"First {100 * release.total:.2g} % of the budget for noisy counts of the columns, released once: "
