@@ -5,8 +5,8 @@
     python benchmarks/audit.py attainable    what an audit of an honest run finds of ε = 1 and ε = 4
     python benchmarks/audit.py paper         Theorem 1's noise, attacked
 
-Each prints a table for docs/audit.md. A defect is planted by putting a broken part in the place of the engine's own;
-the statement is made by the software as it is, or by the mistaken accounting that the defect is.
+Each prints a table for benchmarks/results/audit.md. A defect is planted by putting a broken part in the place of the
+engine's own; the statement is made by the software as it is, or by the mistaken accounting that the defect is.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""What robust averaging costs in accuracy, and what it saves when a node lies (the table of docs/algorithms.md).
+"""What robust averaging costs in accuracy, and what it saves when a node lies (results/algorithms.md).
 
     python benchmarks/robust.py --data mushrooms --nodes 20 --epsilon 1 --seeds 5
 

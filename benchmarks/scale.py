@@ -1,6 +1,6 @@
 """A hundred thousand devices with some twenty records each: what accuracy, bytes, rounds and time a run takes.
 
-    python benchmarks/scale.py                       (--devices 5000 for a minute's run; docs/scale.md has the table)
+    python benchmarks/scale.py                       (--devices 5000 for a minute's run; results/scale.md)
 
 Sizes are uneven, between 5 and 60 records. A public share of the devices never answers: they are not there when keys
 are exchanged, so that nobody counts on them, and the run is one of the others. One row shows what it costs where

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_origin
 
 from sottovoce import errors
+from sottovoce._renamed import ARGUMENTS, ATTRIBUTES, NAMES, OPTIONS
 from sottovoce.cli.help import EXAMPLES
 from sottovoce.run.spec import PARTS
 
@@ -96,6 +97,8 @@ LABEL = (
     Key("classes", "list", "none", "[negative, positive], or three classes and more."),
     Key("low", "number", "none", "Lower bound of a regression's target."),
     Key("high", "number", "none", "Upper bound of a regression's target."),
+    Key("prefix", "text", "none", "What may stand before a number in a text, such as `$`."),
+    Key("suffix", "text", "none", "What may stand after a number in a text, such as `%`."),
 )
 COLUMN = (
     Key("type", "text", "`number`", "`number`, `category`, `flag`, `date`, `text` or `ordered`."),
@@ -106,11 +109,14 @@ COLUMN = (
     Key("format", "text", "ISO 8601", "Format of a date, as in `%d.%m.%Y`."),
     Key("buckets", "integer", REQUIRED, "Number of features that a text's words are hashed to."),
     Key("transform", "text", "none", "`log`, `sqrt` or `signed_log`, before a number is brought to [−1, 1]."),
+    Key("prefix", "text", "none", "What may stand before a number in a text, such as `$`."),
+    Key("suffix", "text", "none", "What may stand after a number in a text, such as `%`: 45% is 45."),
     Key("special", "list of numbers", "none", "Values of a number that are codes: each gets an indicator."),
 )  # fmt: skip
 DIALECT = (
     Key("separator", "text", "comma", "One character between columns, or `semicolon`, `tab`, `bar`."),
     Key("decimal", "text", "point", "Mark before decimals: point or comma."),
+    Key("thousands", "text", "none", "Mark between groups of three digits."),
     Key("encoding", "text", "`utf-8`", "Codec, such as `cp1252` or `latin-1`."),
     Key("quote", "text", '`"`', "Quotation mark around texts."),
 )
@@ -299,13 +305,32 @@ def files_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def renames() -> str:
+    """Tables of the names of version 0.2 and their replacements."""
+    rows = [
+        [f"`{package}.{old}`", f"`{new}`"] for package, found in sorted(NAMES.items()) for old, new in found.items()
+    ]
+    rows += [
+        [f"`{kind}.{old}`", f"`{new}`"] for kind, found in sorted(ATTRIBUTES.items()) for old, new in found.items()
+    ]
+    for function, found in sorted(ARGUMENTS.items()):
+        called = function.removesuffix(".__init__")
+        rows += [[f"`{called}({old}=)`", f"`{new}=`"] for old, new in found.items()]
+    options = [[f"`{old}`", f"`{new}`"] for old, new in sorted(OPTIONS.items())]
+    return f"{_two_columns(options)}\n\n{_two_columns(rows)}\n"
+
+
+def _two_columns(rows: list[list[str]]) -> str:
+    return "\n".join(["| 0.2 | 0.3 |", "|---|---|", *(f"| {' | '.join(row)} |" for row in rows)])
+
+
 def write(folder: Path) -> None:
     """Write all pages into a folder; a page that is the same is left alone."""
     folder.mkdir(exist_ok=True)
-    for name, text in (("command.md", command_page()), ("files.md", files_page())):
+    for name, text in (("command.md", command_page()), ("files.md", files_page()), ("renames.txt", renames())):
         page = folder / name
         if not page.exists() or page.read_text(encoding="utf-8") != text:
             page.write_text(text, encoding="utf-8")
 
 
-__all__ = ["Key", "command_page", "files_page", "options", "spec_keys", "table", "verbs", "write"]
+__all__ = ["Key", "command_page", "files_page", "options", "renames", "spec_keys", "table", "verbs", "write"]

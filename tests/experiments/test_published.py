@@ -1,6 +1,6 @@
 """Published tables can be made again: three lines of each are run anew and held to their intervals.
 
-What took hours, or needs a device or data that is fetched, is not here: the other tables of docs/paper.md.
+What took hours, or needs a device or data that is fetched, is not here: the other tables of results/paper.md.
 """
 
 import csv
@@ -37,9 +37,15 @@ def table(name: str) -> tuple[list[str], list[dict[str, str]]]:
     return [line for line in lines if line.startswith("#")], list(csv.DictReader(x for x in lines if x[0] != "#"))
 
 
+def place(name: str) -> Path:
+    """A page of results, or of the documents."""
+    found = RESULTS / name
+    return found if found.exists() else ROOT / "docs" / name
+
+
 def page(name: str, head: str) -> list[list[str]]:
     """The rows of the table of a page whose head begins with these cells; code marks and bold print left out."""
-    lines = (ROOT / "docs" / name).read_text().replace("`", "").replace("**", "").splitlines()
+    lines = place(name).read_text().replace("`", "").replace("**", "").splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith(head))
     rows = []
     for line in lines[start + 2 :]:
@@ -70,9 +76,9 @@ def test_a_table_says_what_made_it(name):
     assert any("python benchmarks/" in line for line in said)
 
 
-@pytest.mark.parametrize("name", ["algorithms.md", "paper.md", "corrigendum.md", "privacy.md"])
+@pytest.mark.parametrize("name", ["algorithms.md", "paper.md", "corrigendum.md", "accounting.md"])
 def test_a_page_with_tables_names_the_version_and_commit_that_made_them(name):
-    assert re.search(r"commit `[0-9a-f]{7,40}`", (ROOT / "docs" / name).read_text())
+    assert re.search(r"commit `[0-9a-f]{7,40}`", place(name).read_text())
 
 
 def test_the_page_of_partitions_says_who_is_first_as_the_table_does():
@@ -123,7 +129,7 @@ def test_three_lines_of_correlated_noise_come_out_the_same(line):
     found = bench("correlated_noise").measure(*line)
     assert found["last sum"] == row["last sum"] and found["prefix sums"] == row["prefix sums"]
     assert abs(float(found["F - F*"]) - float(row["F - F*"])) <= float(row["±"])
-    shown = page("privacy.md", "| noise | every round: last sum")
+    shown = page("accounting.md", "| noise | every round: last sum")
     cells = next(cells for cells in shown if cells[0] == line[1])[1 if line[0] == "every round" else 4 :]
     assert cells[:2] == [row["last sum"], row["prefix sums"]]
     assert interval(cells[2])[0] == pytest.approx(float(row["F - F*"]), rel=0.01)

@@ -18,9 +18,10 @@ from sottovoce.pages.server import Served
 
 ROOT = Path(__file__).parents[2]
 PATIENTS = ROOT / "examples" / "patients"
-GUIDE = re.findall(r"^[a-z-]+$", (ROOT / "docs" / "guide.md").read_text(encoding="utf-8"), re.MULTILINE)
-PAGES = {"README": ROOT / "README.md"} | {name: ROOT / "docs" / f"{name}.md" for name in ("start", *GUIDE)}
-"""The README and the guide: what people follow line by line."""
+SECTIONS = "".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("tutorials", "howto"))
+GUIDE = re.findall(r"^[a-z-]+$", SECTIONS, re.MULTILINE)
+PAGES = {"README": ROOT / "README.md"} | {name: ROOT / "docs" / f"{name}.md" for name in GUIDE}
+"""The README, the tutorials and the how-to guides: what people follow line by line."""
 INSTALLS = "tests/pages/test_stranger.py installs the wheel and runs it in an empty environment"
 NETWORK = "fetches packages; `make dist` and the workflow do it"
 MACHINE = "changes the machine; tests/consortium/test_services.py does the same in namespaces"

@@ -1,4 +1,4 @@
-"""Every command and every Python line of the README and the guide is run as it stands there, or it says why not."""
+"""Every command and every Python line of the README and the guides is run as it stands there, or it says why not."""
 
 import tomllib
 from pathlib import Path
@@ -27,7 +27,7 @@ KINDS = {"bash", "python", "toml", "text"}
 
 
 def test_the_pages_are_those_of_the_guide():
-    assert set(PAGES) >= {"README", "start", "data", "trust", "planning", "statement", "audit", "consortium", "report"}
+    assert set(PAGES) >= {"README", "start", "data", "planning", "statement", "audit", "consortium", "report"}
     assert sum(len(commands(path)) for path in PAGES.values()) > 50
 
 

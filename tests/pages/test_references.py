@@ -10,6 +10,7 @@ import pytest
 import typer
 from commands import ROOT
 
+from sottovoce import _renamed
 from sottovoce.cli.main import app
 from sottovoce.consortium import agreement
 from sottovoce.data.dialect import Dialect
@@ -101,3 +102,13 @@ def test_keys_without_a_description_would_be_seen():
 def test_an_unknown_key_of_a_schema_is_an_error():
     with pytest.raises(SpecError):
         schema_of({"label": {"column": "y", "classes": [0, 1]}, "columns": {"age": {}}, "no_such_key": 1})
+
+
+def test_every_old_name_has_its_row():
+    text = references.renames()
+    for old, new in _renamed.OPTIONS.items():
+        assert f"| `{old}` | `{new}` |" in text
+    for group in (_renamed.NAMES, _renamed.ATTRIBUTES):
+        assert all(f".{old}` | `{new}` |" in text for names in group.values() for old, new in names.items())
+    assert all(f"({old}=)` | `{new}=` |" in text for names in _renamed.ARGUMENTS.values() for old, new in names.items())
+    assert "generated/renames.txt" in (ROOT / "docs" / "upgrade.md").read_text(encoding="utf-8")

@@ -61,7 +61,7 @@ def test_every_folder_has_public_names_and_a_page():
     assert all(import_module(f"sottovoce.{room}").__all__ for room in folders)
 
 
-@pytest.mark.parametrize("name", ["index", "start", "pitfalls", "api", "gallery/index"])
+@pytest.mark.parametrize("name", ["index", "start", "statement", "api", "generated/command", "gallery/index"])
 def test_a_page_is_read_from_disk(site, tab, name):
     tab.goto((site / f"{name}.html").as_uri())
     assert tab.inner_text("h1")

@@ -3,7 +3,7 @@
 A `Query` says what a unit contributes, whose distance from any other unit's contribution is bounded by the `diameter`,
 and what follows from the noisy mean. Noise, exact sums, events and accounting are made here, for all queries. A query
 reads records in `means` and `exact_sums` alone, each node's on their own: so a real node can make its own part.
-docs/architecture.md lists the places that a new one needs.
+docs/extending.md lists the places that a new one needs.
 """
 
 import math
