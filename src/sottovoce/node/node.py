@@ -240,6 +240,8 @@ class DurableNode(Node):
                 self.transport.send(peer, self.links.farewell())  # it may have been killed before it heard
             return Outcome(self.model(), (), self.skips.count)
         self._check_not_ended()
+        if self._round >= self.run.T + self.run.after:  # killed when all was on the disk but this: it needs nobody
+            self.finish()
         try:
             self.greet(wait=not self.finished)
             self._enter(RunState.FINISHING if self.finished else RunState.EXCHANGING)
@@ -386,8 +388,11 @@ class DurableNode(Node):
 
     def _show_model(self, t: int, model: Array) -> bytes:
         """Write the final model down, with the last state; afterwards it may be seen."""
+        seen = (
+            self.links.seen
+        )  # never within a transaction: what comes in meanwhile takes its lock first, then the store's
         with self.store.transaction():
-            self.store.keep_state(self.run.digest, self.run.T, self._state._asdict(), self.links.seen)
+            self.store.keep_state(self.run.digest, self.run.T, self._state._asdict(), seen)
         return self.forward(t, 1, model)
 
     def _counted(self, t: int) -> OneShotRelease[Any]:
