@@ -69,8 +69,8 @@ inline void dual_move(const Dense<V>& X, const Dual& d, i64 row, double push) {
   }
 }
 
-template <class V, class I>
-inline void dual_move(const Csr<V, I>& X, const Dual& d, i64 row, double push) {
+template <class V>
+inline void dual_move(const Csr<V>& X, const Dual& d, i64 row, double push) {
   for (i64 at = X.indptr[row]; at < X.indptr[row + 1]; at++) {
     const i64 j = X.indices[at];
     d.z[j] += push * double(X.values[at]);

@@ -19,7 +19,6 @@ using i64 = std::int64_t;
 using i32 = std::int32_t;
 using u64 = std::uint64_t;
 using u32 = std::uint32_t;
-using u16 = std::uint16_t;
 
 constexpr i64 BLOCK =
     1024;  // counters whose normals are made at a time: two stretches of coordinates
@@ -44,14 +43,14 @@ enum Loss {
   QUANTILE,
   SOFTMAX
 };
-enum Storage { DENSE32, DENSE64, CSR32_SHORT, CSR64_SHORT, CSR32, CSR64 };
+enum Storage { DENSE32, DENSE64, CSR32, CSR64 };
 
 // Everybody's records. `weights`, `order` and `starts` may be null: all rows count the same, places
 // are rows, units are rows.
 struct Data {
   Storage storage;
   const void* values;
-  const void* indices;
+  const i32* indices;
   const i64* indptr;
   i64 rows, features, nodes;
   double intercept;
@@ -61,9 +60,9 @@ struct Data {
       most;  // stored numbers, rows of the longest unit, units of the largest node
 };
 
-// The schedule; pattern p's matrices begin at weights[corners[p]], one for each of its groups.
+// The schedule; pattern p's matrix begins at weights[corners[p]].
 struct Plan {
-  const i64 *starts, *corners, *groups;
+  const i64 *starts, *corners;
   const i32 *active, *pattern;
   const double* weights;
   const bool* flat;  // whether all weights of a pattern are the same
@@ -72,15 +71,19 @@ struct Plan {
   double bound;
 };
 
+struct Objective {
+  Loss loss;
+  double parameter;
+  i64 outputs;
+};
+
 struct Model {
   Kind kind;
   const double *phi, *mu, *lo, *hi, *radius, *clip;  // a number for each variant
   double curvature;
   const double* centre;  // null for none
   bool closed, frozen, descent, after;
-  Loss loss;
-  double parameter;
-  i64 outputs;
+  Objective loss;
 };
 
 // a_t, γ_t, ιA_t of rounds 1 … T, and prefix sums; `which` says which of the sequences a variant
@@ -130,15 +133,19 @@ struct Scratch {
   double *mixed, *sums, *heard;
 };
 
+// Of two nodes: what a message, its noise and its record count for in either one's state.
+struct Edge {
+  double w[2][2], loud[2][2], pull[2][2], slept[2];
+  double *z[2], *total[2];
+};
+
 // Of a round: what each of its active nodes leaves for the steps after it.
 struct Spots {
   i64* before;
   u32 *keys, *pair_keys;
-  double *held, *wide, *parts;
-  i64 *counts, *picks;
-  double* pulls;
-  void* edges;
-  i64* since;
+  double *held, *wide, *parts, *pulls;
+  i64 *counts, *rows, *since;
+  Edge* edges;
 };
 
 struct Pool;
@@ -186,9 +193,8 @@ struct Apart {
 struct Sums {
   Data data;  // float32 on its grid
   const double *caps, *reach;
-  Loss loss;
-  double parameter;
-  i64 outputs, m, step, limit;
+  Objective loss;
+  i64 m, step, limit;
   double inverse, whole, slope, length;
   const i64 *base, *sizes, *starts, *picks;
   i64 pairs;
@@ -220,7 +226,7 @@ struct Kernels {
                       float* out);
   i64 (*draw_records)(Sampler, const u32* key, i64 node, i64 t, i64 q, i64 b, double gap_scale,
                       i64* out, i64 room, bool* taken);
-  void (*slopes)(Loss, double parameter, double* u, const double* y, i64 count, i64 outputs,
+  void (*slopes)(const Objective&, double* u, const double* y, i64 count, i64 stride,
                  double* spare);
   double (*exact_sums)(Sums&, SumsScratch&);
   void (*add_gaussian)(const u64* words, i64 count, const double* scales, const i64* rows,
@@ -229,8 +235,6 @@ struct Kernels {
                       i64 releases, i64 first, double* out, i64 m);
   i64 (*poisson_gaps)(const u64* words, i64 count, i64 width, const double* scales,
                       const i64* sizes, double error, u64 small, i64* gaps);
-  i64 (*round_rows)(const i64* sums, const i64* shifts, const double* noise, const double* error,
-                    i64 count, i64 m, i64* out);
   i64 (*released_rows)(const i64* sums, const i64* shifts, const double* noise, const double* error,
                        const double* grids, const i64* rows, const double* over, i64 count, i64 m,
                        double* out);

@@ -12,14 +12,6 @@
 namespace sottovoce {
 namespace {
 
-void slopes(Loss loss, double parameter, double* u, const double* y, i64 count, i64 outputs,
-            double* spare) {
-  if (outputs == 1)
-    single_slopes(loss, parameter, u, y, count);
-  else
-    joint_slopes(loss, parameter, u, y, count, outputs, count, spare);
-}
-
 void exp_of(double* v, i64 count) {
   for (i64 e = 0; e < count; e++) v[e] = exponential(v[e]);
 }
@@ -29,9 +21,9 @@ void exp_of(double* v, i64 count) {
 namespace INSTRUCTION_SET {
 
 extern const Kernels kernels;
-const Kernels kernels = {run_rounds, run_equal,     run_apart,    normal_rows, draw_records,
-                         slopes,     exact_sums,    add_gaussian, add_laplace, poisson_gaps,
-                         round_rows, released_rows, exp_of,       put_on_grid, dual_pass};
+const Kernels kernels = {run_rounds,    run_equal,  run_apart,    normal_rows, draw_records,
+                         slopes,        exact_sums, add_gaussian, add_laplace, poisson_gaps,
+                         released_rows, exp_of,     put_on_grid,  dual_pass};
 
 }  // namespace INSTRUCTION_SET
 }  // namespace sottovoce

@@ -102,34 +102,32 @@ inline void halved_sums(double* values, i64 count, i64 K, i64 stride) {
   }
 }
 
-// Of K margins a row, output after output, `stride` apart: slopes of the softmax, or of the rows
-// against the rest. `spare` has K stretches of `stride` numbers.
-inline void joint_slopes(Loss loss, double k, double* u, const double* y, i64 count, i64 outputs,
-                         i64 stride, double* spare) {
-  if (loss != SOFTMAX) {
-    for (i64 c = 0; c < outputs; c++) {
+// Slopes over margins: of one output, of the softmax, or of the rows against the rest; output after
+// output, `stride` apart. `spare` has as many stretches of `stride` numbers as there are outputs.
+inline void slopes(const Objective& of, double* u, const double* y, i64 count, i64 stride,
+                   double* spare) {
+  if (of.outputs == 1) return single_slopes(of.loss, of.parameter, u, y, count);
+  if (of.loss != SOFTMAX) {
+    for (i64 c = 0; c < of.outputs; c++) {
       for (i64 e = 0; e < count; e++) spare[e] = y[e] == double(c) ? 1.0 : -1.0;
-      single_slopes(loss, k, u + c * stride, spare, count);
+      single_slopes(of.loss, of.parameter, u + c * stride, spare, count);
     }
     return;
   }
   double* RESTRICT top = spare;
   for (i64 e = 0; e < count; e++) top[e] = u[e];
-  for (i64 c = 1; c < outputs; c++) {
-    const double* RESTRICT mine = u + c * stride;
+  for (i64 c = 1; c < of.outputs; c++)
+    for (i64 e = 0; e < count; e++) {
+      const double mine = u[c * stride + e];
+      top[e] = mine > top[e] || mine != mine ? mine : top[e];
+    }
+  for (i64 c = 0; c < of.outputs; c++)
+    for (i64 e = 0; e < count; e++) u[c * stride + e] = exponential(u[c * stride + e] - top[e]);
+  std::memcpy(spare, u, size_t((of.outputs - 1) * stride + count) * sizeof(double));
+  halved_sums(spare, count, of.outputs, stride);
+  for (i64 c = 0; c < of.outputs; c++)
     for (i64 e = 0; e < count; e++)
-      top[e] = mine[e] > top[e] || mine[e] != mine[e] ? mine[e] : top[e];
-  }
-  for (i64 c = 0; c < outputs; c++) {
-    double* RESTRICT mine = u + c * stride;
-    for (i64 e = 0; e < count; e++) mine[e] = exponential(mine[e] - top[e]);
-  }
-  std::memcpy(spare, u, size_t((outputs - 1) * stride + count) * sizeof(double));
-  halved_sums(spare, count, outputs, stride);
-  for (i64 c = 0; c < outputs; c++) {
-    double* RESTRICT mine = u + c * stride;
-    for (i64 e = 0; e < count; e++) mine[e] = mine[e] / spare[e] - (y[e] == double(c) ? 1.0 : 0.0);
-  }
+      u[c * stride + e] = u[c * stride + e] / spare[e] - (y[e] == double(c) ? 1.0 : 0.0);
 }
 
 }  // namespace

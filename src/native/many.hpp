@@ -52,22 +52,12 @@ inline void sum_noise(const Job& job, i64 t, double* loud, double* g) {
 template <class Rows>
 struct Many {
   const Job& job;
-  const Data& data;
-  const Model& model;
-  const Noise& noise;
   Scratch& scratch;
-  const Rows X;
-  const i64 R, n, m;
-  Many(const Job& job, Scratch& scratch)
-      : job(job),
-        data(job.data),
-        model(job.model),
-        noise(job.noise),
-        scratch(scratch),
-        X(job.data),
-        R(job.runs),
-        n(job.nodes),
-        m(job.m) {}
+  const Data& data = job.data;
+  const Model& model = job.model;
+  const Noise& noise = job.noise;
+  const Rows X{job.data};
+  const i64 R = job.runs, n = job.nodes, m = job.m;
 
   i64 draw(i64 i, i64 t) const {
     return draw_records(noise.sampler, noise.records_key, i, t,
@@ -113,7 +103,7 @@ struct Many {
               scratch.g);
       a.before = t;
       clear(a.g, R * m);
-      if (model.outputs == 1 && !data.starts)
+      if (model.loss.outputs == 1 && !data.starts)
         pull_together(t, a);
       else
         for (i64 i = 0; i < n; i++)
@@ -256,12 +246,12 @@ struct Many {
 };
 
 inline void run_equal(Equal& a) {
-  with_rows(a.job->data, [&](auto X) { Many<decltype(X)>(*a.job, *a.scratch).equal(a); });
+  with_rows(a.job->data, [&](auto X) { Many<decltype(X)>{*a.job, *a.scratch}.equal(a); });
 }
 
 inline bool run_apart(Apart& a) {
   return with_rows(a.job->data,
-                   [&](auto X) { return Many<decltype(X)>(*a.job, *a.scratch).apart(a); });
+                   [&](auto X) { return Many<decltype(X)>{*a.job, *a.scratch}.apart(a); });
 }
 
 }  // namespace

@@ -74,36 +74,33 @@ void use(const std::string& name) {
 
 // --- arrays
 
-[[noreturn]] void wrong(const std::string& what) { throw nb::value_error(what.c_str()); }
-
 void check(bool right, const char* what) {
-  if (!right) wrong(what);
+  if (!right) throw nb::value_error(what);
 }
+
+void check(bool right, const std::string& what) { check(right, what.c_str()); }
 
 template <class T>
 using Array = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
+using Words = Array<const u64>;
+using Reals = Array<const double>;
+using Whole = Array<const i64>;
 
 template <class T>
-Array<T> array_of(nb::handle value, const char* name, i64 size = -1) {
+Array<T> array_of(nb::handle of, const char* name, i64 size = -1) {
   Array<T> found;
-  if (!nb::try_cast(nb::borrow(value), found, false))
+  if (!nb::try_cast(nb::getattr(of, name), found, false))
     throw nb::type_error(
         (std::string(name) + " must be a contiguous array of another type").c_str());
-  if (size >= 0 && i64(found.size()) != size)
-    wrong(std::string(name) + " must have " + std::to_string(size) + " numbers, not " +
-          std::to_string(found.size()));
+  check(size < 0 || i64(found.size()) == size, std::string(name) + " must have " +
+                                                   std::to_string(size) + " numbers, not " +
+                                                   std::to_string(found.size()));
   return found;
-}
-
-// An array that is a field of a Python object, which outlives what reads it.
-template <class T>
-const T* field(nb::handle of, const char* name, i64 size = -1) {
-  return array_of<const T>(nb::getattr(of, name), name, size).data();
 }
 
 template <class T>
 i64 size_of(nb::handle of, const char* name) {
-  return i64(array_of<const T>(nb::getattr(of, name), name).size());
+  return i64(array_of<const T>(of, name).size());
 }
 
 template <class T>
@@ -111,7 +108,8 @@ T number(nb::handle of, const char* name) {
   return nb::cast<T>(nb::getattr(of, name));
 }
 
-// Fills several places from fields of an object: numbers, and arrays with or without their size.
+// Fills several places from fields of an object that outlives them: numbers, and arrays with or
+// without their size.
 struct Fields {
   nb::handle of;
   template <class T>
@@ -120,15 +118,32 @@ struct Fields {
   }
   template <class T>
   const Fields& operator()(const char* name, const T*& place, i64 size = -1) const {
-    return place = field<T>(of, name, size), *this;
+    return place = array_of<const T>(of, name, size).data(), *this;
+  }
+  // Null for an empty one; gives its size.
+  template <class T>
+  i64 any(const char* name, const T*& place, i64 size = -1) const {
+    const i64 count = size_of<T>(of, name);
+    if (count) (*this)(name, place, size);
+    return count;
   }
 };
 
 // One of an enumeration's values, checked before it is made one.
 template <class E>
 E choice(int value, E last, const char* what) {
-  if (value < 0 || value > int(last)) wrong(std::string("there is no such ") + what);
+  check(value >= 0 && value <= int(last), std::string("there is no such ") + what);
   return E(value);
+}
+
+Objective objective_of(int loss, double parameter, i64 outputs) {
+  check(outputs > 0 && (outputs > 1 || loss != SOFTMAX), "the loss needs other outputs");
+  return {choice(loss, SOFTMAX, "loss"), parameter, outputs};
+}
+
+Objective objective_of(nb::handle of) {
+  return objective_of(number<int>(of, "loss"), number<double>(of, "parameter"),
+                      number<i64>(of, "outputs"));
 }
 
 void check_rising(const i64* values, i64 count, i64 most, const char* what) {
@@ -166,76 +181,52 @@ struct Records {
   nb::object keep;
 
   explicit Records(nb::object of) : keep(of) {
-    const nb::object values = nb::getattr(of, "values");
+    const Fields fields{of};
     data.rows = size_of<double>(of, "y");
-    data.features = number<i64>(of, "features");
-    data.intercept = number<double>(of, "intercept");
+    fields("features", data.features)("intercept", data.intercept)("y", data.y)("norms", data.norms,
+                                                                                data.rows);
     check(data.features >= 0, "features must not be negative");
     Array<const float> single;
-    const bool is_single = nb::try_cast(values, single, false);
-    i64 stored = 0;
+    const bool is_single = nb::try_cast(nb::getattr(of, "values"), single, false);
     if (is_single) {
-      data.values = single.data(), stored = i64(single.size());
+      data.values = single.data(), data.entries = i64(single.size());
     } else {
-      const auto wide = array_of<const double>(values, "values");
-      data.values = wide.data(), stored = i64(wide.size());
+      const auto wide = array_of<const double>(of, "values");
+      data.values = wide.data(), data.entries = i64(wide.size());
     }
-    data.y = field<double>(of, "y");
-    data.norms = field<double>(of, "norms", data.rows);
-    if (number<bool>(of, "sparse"))
-      take_csr(of, is_single, stored);
-    else
-      check(stored == data.rows * data.features,
-            "dense values must have a row of `features` numbers for each target");
-    if (!data.indptr) data.storage = is_single ? DENSE32 : DENSE64;
-    data.entries = stored;
-    if (size_of<double>(of, "weights")) data.weights = field<double>(of, "weights", data.rows);
-    take_places(of);
+    const bool sparse = number<bool>(of, "sparse");
+    data.storage = sparse ? (is_single ? CSR32 : CSR64) : (is_single ? DENSE32 : DENSE64);
+    if (sparse) {
+      fields("indptr", data.indptr, data.rows + 1)("indices", data.indices, data.entries);
+      check_rising(data.indptr, data.rows + 1, data.entries,
+                   "indptr must rise from 0 to the number of values");
+      check_below(data.indices, data.entries, data.features,
+                  "indices must be below the number of features");
+    }
+    check(sparse || data.entries == data.rows * data.features,
+          "dense values must have a row of `features` numbers for each target");
+    fields.any("weights", data.weights, data.rows);
+    take_places(fields);
   }
 
-  void take_csr(nb::handle of, bool is_single, i64 stored) {
-    Array<const u16> narrow;
-    const nb::object indices = nb::getattr(of, "indices");
-    data.indptr = field<i64>(of, "indptr", data.rows + 1);
-    check_rising(data.indptr, data.rows + 1, stored,
-                 "indptr must rise from 0 to the number of values");
-    if (nb::try_cast(indices, narrow, false)) {
-      check(i64(narrow.size()) == stored, "there must be an index for each value");
-      check_below(narrow.data(), stored, data.features,
-                  "indices must be below the number of features");
-      data.indices = narrow.data(), data.storage = is_single ? CSR32_SHORT : CSR64_SHORT;
-    } else {
-      const auto wide = array_of<const i32>(indices, "indices", stored);
-      check_below(wide.data(), stored, data.features,
-                  "indices must be below the number of features");
-      data.indices = wide.data(), data.storage = is_single ? CSR32 : CSR64;
-    }
-  }
-
-  void take_places(nb::handle of) {
-    i64 places = data.rows;
-    if (const i64 count = size_of<i64>(of, "order")) {
-      data.order = field<i64>(of, "order"), places = count;
-      check_below(data.order, count, data.rows, "order must name rows");
-    }
-    i64 units = places;
+  void take_places(const Fields& fields) {
+    const i64 listed = fields.any("order", data.order), places = listed ? listed : data.rows;
+    check_below(data.order, listed, data.rows, "order must name rows");
+    const i64 starts = fields.any("starts", data.starts), units = starts ? starts - 1 : places;
+    if (starts)
+      check_rising(data.starts, starts, places, "starts must rise to the number of places");
     data.longest = 1;
-    if (const i64 count = size_of<i64>(of, "starts")) {
-      data.starts = field<i64>(of, "starts"), units = count - 1;
-      check_rising(data.starts, count, places, "starts must rise to the number of places");
-      for (i64 unit = 0; unit < units; unit++) {
-        data.longest = std::max(data.longest, data.starts[unit + 1] - data.starts[unit]);
-        check(data.starts[unit] < data.starts[unit + 1], "every unit must have a row");
-        i64 entries = 0;
-        for (i64 at = data.starts[unit]; at < data.starts[unit + 1] && data.indptr; at++) {
-          const i64 row = data.order ? data.order[at] : at;
-          entries += data.indptr[row + 1] - data.indptr[row] + 1;
-        }
-        widest = std::max(widest, entries);
+    for (i64 unit = 0; unit < units && starts; unit++) {
+      data.longest = std::max(data.longest, data.starts[unit + 1] - data.starts[unit]);
+      check(data.starts[unit] < data.starts[unit + 1], "every unit must have a row");
+      i64 entries = 0;
+      for (i64 at = data.starts[unit]; at < data.starts[unit + 1] && data.indptr; at++) {
+        const i64 row = data.order ? data.order[at] : at;
+        entries += data.indptr[row + 1] - data.indptr[row] + 1;
       }
+      widest = std::max(widest, entries);
     }
-    data.nodes = size_of<i64>(of, "offsets") - 1;
-    data.offsets = field<i64>(of, "offsets");
+    data.nodes = fields.any("offsets", data.offsets) - 1;
     check_rising(data.offsets, data.nodes + 1, units, "offsets must rise to the number of units");
     for (i64 node = 0; node < data.nodes; node++)
       data.most = std::max(data.most, data.offsets[node + 1] - data.offsets[node]);
@@ -260,25 +251,22 @@ struct Run {
     take_steps(steps);
     take_noise(noise);
     take_plan(plan);
-    check(m > 0 && m == job.model.outputs * (job.data.features + (job.data.intercept != 0.0)),
+    check(m > 0 && m == job.model.loss.outputs * (job.data.features + (job.data.intercept != 0.0)),
           "m must be the number of features and of the intercept, for each output");
     choose_loops();
   }
 
   void take_model(nb::handle of) {
     Model& model = job.model;
-    job.runs = size_of<double>(of, "clip");
-    check(job.runs > 0, "there must be a run");
+    const i64 R = job.runs = size_of<double>(of, "clip");
+    check(R > 0, "there must be a run");
     model.kind = choice(number<int>(of, "kind"), ENTROPY, "kind of step");
-    model.loss = choice(number<int>(of, "loss"), SOFTMAX, "loss");
-    Fields{of}("phi", model.phi, job.runs)("mu", model.mu, job.runs)("lo", model.lo, job.runs)(
-        "hi", model.hi, job.runs)("radius", model.radius, job.runs)("clip", model.clip, job.runs)(
-        "curvature", model.curvature)("parameter", model.parameter)("closed", model.closed)(
-        "frozen", model.frozen)("descent", model.descent)("after", model.after)("outputs",
-                                                                                model.outputs);
-    check(model.outputs > 0 && (model.outputs > 1 || model.loss != SOFTMAX),
-          "the loss needs other outputs");
-    if (size_of<double>(of, "center")) model.centre = field<double>(of, "center", job.m);
+    model.loss = objective_of(of);
+    Fields{of}("phi", model.phi, R)("mu", model.mu, R)("lo", model.lo, R)("hi", model.hi, R)(
+        "radius", model.radius, R)("clip", model.clip, R)("curvature", model.curvature)(
+        "closed", model.closed)("frozen", model.frozen)("descent", model.descent)("after",
+                                                                                  model.after);
+    Fields{of}.any("center", model.centre, job.m);
   }
 
   void take_steps(nb::handle of) {
@@ -300,9 +288,10 @@ struct Run {
     Fields{of}("batch", noise.batch, n)("gap_scale", noise.gap_scale, n)("sigma", noise.sigma, all)(
         "scale", noise.scale, all)("noisy", noise.noisy, n)("pairs", noise.pairs)("level",
                                                                                   noise.level);
-    if (noise.pairs) noise.shared = field<double>(of, "shared", all);
-    std::copy_n(field<u32>(of, "noise_key", 2), 2, noise.noise_key);
-    std::copy_n(field<u32>(of, "records_key", 2), 2, noise.records_key);
+    const u32 *noise_key, *records_key;
+    Fields{of}("noise_key", noise_key, 2)("records_key", records_key, 2);
+    if (noise.pairs) Fields{of}("shared", noise.shared, all);
+    std::copy_n(noise_key, 2, noise.noise_key), std::copy_n(records_key, 2, noise.records_key);
     for (i64 i = 0; i < n; i++) {
       const i64 q = job.data.offsets[i + 1] - job.data.offsets[i];
       check(noise.batch[i] > 0 &&
@@ -317,12 +306,11 @@ struct Run {
     Plan& plan = job.plan;
     plan.averaging = choice(number<int>(of, "averaging"), TRIMMED, "averaging");
     plan.rounds = size_of<i64>(of, "starts") - 1;
-    const i64 patterns = size_of<i64>(of, "groups"), weights = size_of<double>(of, "weights");
+    const i64 patterns = size_of<i64>(of, "corners"), weights = size_of<double>(of, "weights");
     const i64 active = size_of<i32>(of, "active");
     Fields{of}("bound", plan.bound)("speakers", plan.speakers)("widest", plan.widest)(
-        "starts", plan.starts)("corners", plan.corners, patterns)("groups", plan.groups)(
-        "flat", plan.flat, patterns)("active", plan.active)("pattern", plan.pattern, plan.rounds)(
-        "weights", plan.weights);
+        "starts", plan.starts)("corners", plan.corners)("flat", plan.flat, patterns)(
+        "active", plan.active)("pattern", plan.pattern, plan.rounds)("weights", plan.weights);
     check_rising(plan.starts, plan.rounds + 1, active,
                  "the rounds' starts must rise to the number of active nodes");
     check_below(plan.active, active, job.nodes, "active nodes must be nodes");
@@ -335,11 +323,8 @@ struct Run {
         check(seen[size_t(plan.active[at])] != t, "a node can be active only once in a round");
         seen[size_t(plan.active[at])] = t;
       }
-      const i64 k = plan.starts[t + 1] - plan.starts[t], p = plan.pattern[t],
-                groups = plan.groups[p];
-      check(groups > 0 && k % groups == 0 && k <= plan.widest,
-            "the nodes of a round must fall into its groups");
-      check(plan.corners[p] >= 0 && plan.corners[p] + k * k / groups <= weights,
+      const i64 k = plan.starts[t + 1] - plan.starts[t], corner = plan.corners[plan.pattern[t]];
+      check(k <= plan.widest && corner >= 0 && corner + k * k <= weights,
             "a pattern must have all its weights");
     }
   }
@@ -355,12 +340,12 @@ struct Run {
       const i64 b = job.noise.batch[i];
       largest = std::max(largest, b), least = std::min(least, b), records += b;
     }
-    job.edges = job.plan.averaging == MATRIX && !job.noise.pairs && model.outputs == 1 &&
+    job.edges = job.plan.averaging == MATRIX && !job.noise.pairs && model.loss.outputs == 1 &&
                 !data.starts && !model.centre && model.curvature == 0.0 &&
                 (model.descent || free) && largest <= FEW;
     // how many parts there are follows from the data alone, and so does every number that comes out
     const double units = double(data.offsets[job.nodes] - data.offsets[0]);
-    const double entries = double(data.entries) / std::max(1.0, units) * double(model.outputs);
+    const double entries = double(data.entries) / std::max(1.0, units) * double(model.loss.outputs);
     const double worth = double(least) * entries / (32.0 * double(job.m));
     const bool few = job.edges && job.plan.widest == 2;
     job.parts = job.plan.widest < 8 && !few
@@ -380,7 +365,7 @@ struct Run {
   Scratch make_scratch(Arena& arena) const {
     const Data& data = job.data;
     const auto& records = nb::cast<const Records&>(nb::handle(nb::tuple(keep)[0]));
-    const i64 stride = records.stride(), K = job.model.outputs, m = job.m,
+    const i64 stride = records.stride(), K = job.model.loss.outputs, m = job.m,
               touched = K * records.widest;
     Scratch s;
     arena(s.x, m)(s.y, m)(s.g, m)(s.picks, data.most)(s.taken, data.most)(s.rows, stride)(
@@ -395,9 +380,8 @@ struct Run {
     Spots s;
     arena(s.before, k)(s.keys, 2 * k)(s.pair_keys, 2 * k)(s.held, job.model.after ? R * k * m : 0)(
         s.wide, job.plan.averaging != MATRIX ? k * m : 0)(
-        s.parts, job.parts * ((m + 511) / 512 * 512))(s.counts, 4)(s.picks, 4 * most)(
-        s.pulls, 2 * R * most)(s.since, job.nodes);
-    s.edges = arena.take<char>(R * 256);
+        s.parts, job.parts * ((m + 511) / 512 * 512))(s.counts, 2)(s.rows, 2 * most)(
+        s.pulls, 2 * R * most)(s.since, job.nodes)(s.edges, R);
     return s;
   }
 
@@ -497,22 +481,19 @@ struct Run {
 
 // --- secure releases
 
-double exact_sums(const Records& records, nb::handle of, Array<const double> models,
-                  Array<i64> totals) {
+double exact_sums(const Records& records, nb::handle of, Reals models, Array<i64> totals) {
   Sums sums{};
-  sums.data = records.data;
-  const i64 rows = records.data.rows, K = number<i64>(of, "outputs");
-  sums.outputs = K, sums.m = K * (records.data.features + (records.data.intercept != 0.0));
-  sums.loss = choice(number<int>(of, "loss"), SOFTMAX, "loss");
+  sums.data = records.data, sums.loss = objective_of(of);
+  const i64 rows = records.data.rows, K = sums.loss.outputs;
+  sums.m = K * (records.data.features + (records.data.intercept != 0.0));
   sums.pairs = size_of<i64>(of, "base");
-  Fields{of}("caps", sums.caps, rows)("reach", sums.reach, rows)("parameter", sums.parameter)(
-      "step", sums.step)("limit", sums.limit)("inverse", sums.inverse)("whole", sums.whole)(
-      "length", sums.length)("base", sums.base)("sizes", sums.sizes, sums.pairs)(
-      "starts", sums.starts, sums.pairs)("picks", sums.picks);
+  Fields{of}("caps", sums.caps, rows)("reach", sums.reach, rows)("step", sums.step)(
+      "limit", sums.limit)("inverse", sums.inverse)("whole", sums.whole)("length", sums.length)(
+      "base", sums.base)("sizes", sums.sizes, sums.pairs)("starts", sums.starts, sums.pairs)(
+      "picks", sums.picks);
   sums.slope = 1.0 / sums.inverse;
   sums.models = models.data(), sums.totals = totals.data();
   const i64 picks = size_of<i64>(of, "picks"), units = records.data.offsets[records.data.nodes];
-  check(K > 0 && (K > 1 || sums.loss != SOFTMAX), "the loss needs other outputs");
   check(sums.step > 0 && sums.step <= 1 << 20 && sums.limit >= sums.step,
         "a block has a row, and no more than can be summed");
   check(i64(models.size()) == sums.pairs * sums.m && i64(totals.size()) == sums.pairs * sums.m,
@@ -537,10 +518,6 @@ double exact_sums(const Records& records, nb::handle of, Array<const double> mod
   nb::gil_scoped_release released;
   return kernels().exact_sums(sums, scratch);
 }
-
-using Words = Array<const u64>;
-using Reals = Array<const double>;
-using Whole = Array<const i64>;
 
 void add_noise(decltype(Kernels::add_gaussian) add, Words words, Reals scales, Whole rows,
                i64 first, Array<double> out, bool pairs) {
@@ -574,37 +551,6 @@ i64 poisson_gaps(Words words, Reals scales, Whole sizes, double error, u64 small
                                 small, gaps.data());
 }
 
-// Gaps to the places after them, in their place; `last` moves to the last one, and `counts` are
-// those within the size.
-void add_up(Array<i64> gaps, Array<i64> last, Whole sizes, Array<i64> counts) {
-  const i64 pairs = i64(sizes.size()), width = pairs ? i64(gaps.size()) / pairs : 0;
-  check(
-      i64(gaps.size()) == pairs * width && i64(last.size()) == pairs && i64(counts.size()) == pairs,
-      "a row for each pair");
-  nb::gil_scoped_release released;
-  for (i64 i = 0; i < pairs; i++) {
-    i64 at = last.data()[i], count = 0, *row = gaps.data() + i * width;
-    for (i64 j = 0; j < width; j++) row[j] = at += row[j] + 1, count += at < sizes.data()[i];
-    last.data()[i] = at, counts.data()[i] = count;
-  }
-}
-
-void check_shifts(Whole shifts) {
-  for (size_t i = 0; i < shifts.size(); i++)
-    check(shifts.data()[i] >= 0 && shifts.data()[i] < 63, "shifts must be below 63");
-}
-
-i64 round_rows(Whole sums, Whole shifts, Reals noise, Reals error, Array<i64> out) {
-  const i64 count = i64(shifts.size()), m = count ? i64(sums.size()) / count : 0;
-  check(i64(sums.size()) == count * m && noise.size() == sums.size() && out.size() == sums.size() &&
-            error.size() == shifts.size(),
-        "a row for each release");
-  check_shifts(shifts);
-  nb::gil_scoped_release released;
-  return kernels().round_rows(sums.data(), shifts.data(), noise.data(), error.data(), count, m,
-                              out.data());
-}
-
 i64 released_rows(Whole sums, Whole shifts, Reals noise, Reals error, Reals grids, Whole rows,
                   Reals over, Array<double> out) {
   const i64 count = i64(shifts.size()), m = count ? i64(sums.size()) / count : 0,
@@ -614,7 +560,7 @@ i64 released_rows(Whole sums, Whole shifts, Reals noise, Reals error, Reals grid
             i64(over.size()) == count,
         "a row for each release");
   check_below(rows.data(), count, all, "releases must be rows of the noise");
-  check_shifts(shifts);
+  check_below(shifts.data(), count, 63, "shifts must be below 63");
   nb::gil_scoped_release released;
   return kernels().released_rows(sums.data(), shifts.data(), noise.data(), error.data(),
                                  grids.data(), rows.data(), over.data(), count, m, out.data());
@@ -643,10 +589,9 @@ i64 draw_records(int sampler, Array<const u32> key, i64 node, i64 t, i64 q, i64 
 
 void slopes(int loss, double parameter, Array<double> u, Reals y) {
   const i64 count = i64(y.size()), outputs = count ? i64(u.size()) / count : 1;
-  check(i64(u.size()) == count * outputs && outputs >= 1, "margins of each target");
-  check(outputs > 1 || loss != SOFTMAX, "the softmax has several outputs");
-  std::vector<double> spare(size_t(count * outputs));
-  kernels().slopes(choice(loss, SOFTMAX, "loss"), parameter, u.data(), y.data(), count, outputs,
+  check(i64(u.size()) == count * outputs, "margins of each target");
+  std::vector<double> spare(u.size());
+  kernels().slopes(objective_of(loss, parameter, outputs), u.data(), y.data(), count, count,
                    spare.data());
 }
 
@@ -730,8 +675,6 @@ NB_MODULE(_native, module) {
   bind(module, "add_gaussian", &add_gaussian);
   bind(module, "add_laplace", &add_laplace);
   bind(module, "poisson_gaps", &poisson_gaps);
-  bind(module, "add_up", &add_up);
-  bind(module, "round_rows", &round_rows);
   bind(module, "released_rows", &released_rows);
   bind(module, "normal_rows", &normal_rows);
   bind(module, "draw_records", &draw_records);

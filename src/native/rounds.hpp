@@ -24,16 +24,12 @@ inline void in_parallel(Pool* pool, i64 count, F& function) {
       &function);
 }
 
-// Some active nodes of a round that hear each other.
+// The active nodes of a round.
 struct Group {
   i64 t, size, speakers, place;
   const i32* nodes;
   const double* W;
   bool flat;
-};
-
-struct Span {
-  i64 lo, hi, side;
 };
 
 // --- robust averages
@@ -103,150 +99,114 @@ inline void trim(double* z, const Group& group, i64 trimmed, double* wide, doubl
 template <class Rows>
 struct Loop {
   Rounds& rounds;
-  const Job& job;
-  const Data& data;
-  const Model& model;
-  const Noise& noise;
-  const Spots& spots;
-  const Rows X;
-  const i64 R, n, m, half;
-  i64 ahead = 0;         // the round whose records were drawn ahead of time
+  const Job& job = *rounds.job;
+  const Data& data = job.data;
+  const Model& model = job.model;
+  const Noise& noise = job.noise;
+  const Spots& spots = rounds.spots;
+  const Rows X{job.data};
+  const i64 R = job.runs, n = job.nodes, m = job.m, half = (m + 1) / 2;
   i64 from = 0, to = 0;  // the runs at hand
-
-  explicit Loop(Rounds& rounds)
-      : rounds(rounds),
-        job(*rounds.job),
-        data(job.data),
-        model(job.model),
-        noise(job.noise),
-        spots(rounds.spots),
-        X(job.data),
-        R(job.runs),
-        n(job.nodes),
-        m(job.m),
-        half((job.m + 1) / 2) {}
 
   double* z_of(i64 r, i64 node) const { return rounds.z + (r * n + node) * m; }
   double* total_of(i64 r, i64 node) const { return rounds.total + (r * n + node) * m; }
-  double factor(const Variant& v, i64 r, i64 t, i64 node) const {
-    return v.push[t - 1] * noise.scale[r * n + node];
-  }
-  Span span(i64 first, i64 size, i64 side) const {
-    const i64 lo = first + side * half, hi = lo + size < m ? lo + size : m;
-    return {lo, hi > lo ? hi : lo, side};
+  double factor(i64 r, i64 t, i64 node) const {
+    return Variant(job, r).push[t - 1] * noise.scale[r * n + node];
   }
   void key_of(i64 address, i64 t, u32* key) const {
     threefry(noise.noise_key[0], noise.noise_key[1], u32(address), u32(t), key[0], key[1]);
   }
+  // Coordinates first … of both halves.
+  template <class V>
+  void add(i64 r, i64 node, i64 first, i64 size, double weight, const V* one,
+           const V* other) const {
+    const i64 rest = m - half - first;
+    add_scaled(z_of(r, node) + first, weight, one, size);
+    add_scaled(z_of(r, node) + half + first, weight, other, size < rest ? size : rest);
+  }
 
   // The records of an active node: how many, or ALL; their places, if any, stand in `picks`.
   i64 pick(i64 node, i64 t, i64 place, i64* buffer, bool* taken, const i64*& picks) const {
-    picks = nullptr;
     if (rounds.injected) {
       const Injected& given = *rounds.injected;
-      if (given.every[place]) return ALL;
-      picks = given.records + given.starts[place];
-      return given.starts[place + 1] - given.starts[place];
+      picks = given.every[place] ? nullptr : given.records + given.starts[place];
+      return picks ? given.starts[place + 1] - given.starts[place] : ALL;
     }
     const i64 q = data.offsets[node + 1] - data.offsets[node];
     const i64 count = draw_records(noise.sampler, noise.records_key, node, t, q, noise.batch[node],
                                    noise.gap_scale[node], buffer, data.most, taken);
-    if (count != ALL) picks = buffer;
+    picks = count == ALL ? nullptr : buffer;
     return count;
   }
 
   void run() {
     const bool alone = job.edges && R * n * m > FAR_STATE;
     std::memcpy(spots.since, rounds.since, size_t(n) * sizeof(i64));
-    for (; from < R; from = to, ahead = 0) {
+    for (; from < R; from = to) {
       to = alone ? from + 1 : R;
       std::memcpy(rounds.since, spots.since, size_t(n) * sizeof(i64));
       for (i64 t = rounds.start; t <= rounds.stop; t++) round(t);
     }
   }
 
-  void round(i64 t) {
+  void round(i64 t) const {
     const Plan& plan = job.plan;
-    const i64 begin = plan.starts[t - 1], pattern = plan.pattern[t - 1];
-    const i64 groups = plan.groups[pattern], size = (plan.starts[t] - begin) / groups;
-    for (i64 g = 0; g < groups; g++) {
-      const i64 left = plan.speakers - g * size, at = begin + g * size;
-      const Group group = {t,
-                           size,
-                           left < 0      ? 0
-                           : left < size ? left
-                                         : size,
-                           at - plan.starts[rounds.start - 1],
-                           plan.active + at,
-                           plan.weights + plan.corners[pattern] + g * size * size,
-                           plan.flat[pattern]};
-      const bool edge = job.edges && size == 2 && groups == 1 && draw_edge(t);
-      for (i64 p = 0; p < size; p++) {
-        spots.before[p] = rounds.since[group.nodes[p]] - 1;
-        rounds.since[group.nodes[p]] = t + 1;
-      }
-      edge ? edge_round(group) : batch_round(group);
-      auto proximal = [&](i64 p, int) {
-        for (i64 r = from; r < to; r++)
-          shrink(model, r, -Variant(job, r).push[t - 1], z_of(r, group.nodes[p]), m);
-      };
-      if (model.descent) in_parallel(rounds.pool, group.speakers, proximal);
+    const i64 begin = plan.starts[t - 1], pattern = plan.pattern[t - 1],
+              size = plan.starts[t] - begin;
+    const Group group = {t,
+                         size,
+                         plan.speakers < size ? plan.speakers : size,
+                         begin - plan.starts[rounds.start - 1],
+                         plan.active + begin,
+                         plan.weights + plan.corners[pattern],
+                         plan.flat[pattern]};
+    for (i64 p = 0; p < size; p++) {
+      spots.before[p] = rounds.since[group.nodes[p]] - 1;
+      rounds.since[group.nodes[p]] = t + 1;
     }
+    job.edges&& size == 2 && draw_edge(group) ? edge_round(group) : batch_round(group);
+    auto proximal = [&](i64 p, int) {
+      for (i64 r = from; r < to; r++)
+        shrink(model, r, -Variant(job, r).push[t - 1], z_of(r, group.nodes[p]), m);
+    };
+    if (model.descent) in_parallel(rounds.pool, group.speakers, proximal);
   }
 
   // --- edges
 
-  i64* slot(i64 t) const { return spots.counts + 2 * (t & 1); }
-  i64* picks_of(i64 t, i64 p) const { return spots.picks + (2 * (t & 1) + p) * data.most; }
+  i64* rows_of(i64 p) const { return spots.rows + p * data.most; }
 
-  // Draws the records of round t unless they are known; whether it is one for the loop of edges.
-  // Rounds in turn have two places for their records.
-  bool draw_edge(i64 t) {
-    const i64 begin = job.plan.starts[t - 1];
-    if (job.plan.starts[t] - begin != 2) return false;
-    if (ahead != t)
-      for (i64 p = 0; p < 2; p++) {
-        const i64* unused;
-        slot(t)[p] = p < job.plan.speakers ? pick(job.plan.active[begin + p], t, 0, picks_of(t, p),
-                                                  rounds.scratch->taken, unused)
-                                           : 0;
-      }
-    ahead = t;
-    const i64* counts = slot(t);
-    return counts[0] != ALL && counts[0] <= BATCH && counts[1] != ALL && counts[1] <= BATCH;
+  // Draws the rows of both nodes; whether they are few enough for the loop of edges.
+  bool draw_edge(const Group& group) const {
+    bool few = true;
+    for (i64 p = 0; p < 2; p++) {
+      const i64* unused;
+      i64 &count = spots.counts[p] = 0, base = data.offsets[group.nodes[p]];
+      if (p < group.speakers)
+        count = pick(group.nodes[p], group.t, 0, rows_of(p), rounds.scratch->taken, unused);
+      for (i64 e = 0; e < count; e++) rows_of(p)[e] = row_of(data, base + rows_of(p)[e]);
+      few = few && count != ALL && count <= BATCH;
+    }
+    return few;
   }
 
   // What few records pull, and the weight of the rounds slept, of one node in one run.
-  double wake_edge(const Variant& v, i64 r, const Group& group, i64 p, double* pulls) const {
-    const i64 node = group.nodes[p], t = group.t, count = slot(t)[p], before = spots.before[p];
-    const i64 at = model.frozen ? before : t - 1;
-    const double scale = model.descent ? -1.0 : 1.0 / v.denominator(at), *z = z_of(r, node);
-    if (count > 0) {
-      const Scratch& s = *rounds.scratch;
-      const double bias = data.intercept != 0.0 ? data.intercept * -scale * z[m - 1] : 0.0;
-      for (i64 e = 0; e < count; e++) {
-        s.rows[e] = row_of(data, data.offsets[node] + picks_of(t, p)[e]);
-        pulls[e] = -scale * X.dot(s.rows[e], z) + bias;
-      }
-      slopes_and_sizes(data, model, s.rows, count, count, pulls, s.known, s.sizes);
-      const double push = factor(v, r, t, node) / double(noise.batch[node]), clip = model.clip[r];
-      for (i64 e = 0; e < count; e++) {
-        const double brought = s.sizes[e] > clip ? clip / s.sizes[e] : 1.0;
-        pulls[e] = s.sizes[e] < INF ? push * (pulls[e] * brought) : 0.0;
-      }
-    }
+  double wake_edge(i64 r, const Group& group, i64 p, double* pulls) const {
+    const Variant v(job, r);
+    const i64 node = group.nodes[p], t = group.t, count = spots.counts[p], before = spots.before[p];
+    const double scale = model.descent ? -1.0 : 1.0 / v.denominator(model.frozen ? before : t - 1);
+    const double *z = z_of(r, node), push = factor(r, t, node) / double(noise.batch[node]);
+    const Scratch& s = *rounds.scratch;
+    slopes_at(X, data, model.loss, -scale, z, m, rows_of(p), count, count, pulls, s.known, nullptr);
+    sizes_of(data, 1, rows_of(p), count, count, pulls, s.sizes, s.known);
+    clip_factors(s.sizes, count, model.clip[r]);
+    for (i64 e = 0; e < count; e++) s.sizes[e] *= push;
+    scale_slopes(pulls, s.sizes, count, 1, count);
     return model.frozen ? scale * (v.A[t] - v.A[before]) : v.P[t] - v.P[before];
   }
 
-  // Of two nodes: what a message, its noise and its record count for in either one's state.
-  struct Edge {
-    double w[2][2], loud[2][2], pull[2][2], slept[2];
-    double *z[2], *total[2];
-    bool equal;
-  };
-
   // One stretch of two nodes: rounds slept, noise, one row each if there is one, and the mixture.
-  template <bool filled, bool equal, class V>
+  template <bool filled, class V>
   static void pass(const Edge& e, i64 lo, i64 hi, const float* RESTRICT v0,
                    const float* RESTRICT v1, const V* RESTRICT c0, const V* RESTRICT c1) {
     double *RESTRICT z0 = e.z[0], *RESTRICT z1 = e.z[1];
@@ -259,58 +219,29 @@ struct Loop {
       const double s0 = z0[j], s1 = z1[j], x0 = double(v0[j - lo]), x1 = double(v1[j - lo]);
       total0[j] -= slept0 * s0;
       total1[j] -= slept1 * s1;
-      double said = w00 * s0 + w01 * s1 + (n00 * x0 + n01 * x1);
-      if (filled) said += p00 * double(c0[j]) + p01 * double(c1[j]);
-      z0[j] = said;
-      if (!equal) {
-        said = w10 * s0 + w11 * s1 + (n10 * x0 + n11 * x1);
-        if (filled) said += p10 * double(c0[j]) + p11 * double(c1[j]);
+      double one = w00 * s0 + w01 * s1 + (n00 * x0 + n01 * x1);
+      double other = w10 * s0 + w11 * s1 + (n10 * x0 + n11 * x1);
+      if (filled) {
+        one += p00 * double(c0[j]) + p01 * double(c1[j]);
+        other += p10 * double(c0[j]) + p11 * double(c1[j]);
       }
-      z1[j] = said;
+      z0[j] = one, z1[j] = other;
     }
   }
 
-  template <bool filled, class V>
-  static void any_pass(const Edge& e, i64 lo, i64 hi, const float* v0, const float* v1, const V* c0,
-                       const V* c1) {
-    if (e.equal)
-      pass<filled, true>(e, lo, hi, v0, v1, c0, c1);
-    else
-      pass<filled, false>(e, lo, hi, v0, v1, c0, c1);
-  }
-
-  template <class V>
-  void pass_of(const Dense<V>& rows, const Edge& e, const Span& s, const float* v0, const float* v1,
-               i64 row0, i64 row1) {
-    const i64 filled = row0 < 0 && row1 < 0   ? s.lo
-                       : s.hi < data.features ? s.hi
-                       : s.lo > data.features ? s.lo
-                                              : data.features;
-    const V *c0 = rows.at(row0 < 0 ? row1 : row0), *c1 = rows.at(row1 < 0 ? row0 : row1);
-    if (filled > s.lo) any_pass<true>(e, s.lo, filled, v0, v1, c0, c1);
-    if (s.hi > filled)
-      any_pass<false>(e, filled, s.hi, v0 + (filled - s.lo), v1 + (filled - s.lo), c0, c1);
-  }
-
-  template <class V, class I>
-  void pass_of(const Csr<V, I>&, const Edge& e, const Span& s, const float* v0, const float* v1,
-               i64, i64) {
-    any_pass<false, V>(e, s.lo, s.hi, v0, v1, nullptr, nullptr);
-  }
-
-  // Requests memory for part of the dense rows that the next round is going to need.
-  void ask(i64 next, i64 chunk, i64 chunks) const {
-    if (Rows::sparse || next > rounds.stop || ahead != next) return;
-    for (i64 p = 0; p < 2; p++) {
-      if (slot(next)[p] < 1) continue;
-      const i64 node = job.plan.active[job.plan.starts[next - 1] + p];
-      const i64 row = row_of(data, data.offsets[node] + picks_of(next, p)[0]);
-      const i64 width = data.features * i64(sizeof(typename Rows::Value));
-      const char* c = static_cast<const char*>(data.values) + row * width;
-      for (i64 at = width * chunk / chunks; at < width * (chunk + 1) / chunks; at += 64)
-        PREFETCH(c + at);
-      if (chunk == 0) PREFETCH(data.y + row), PREFETCH(data.norms + row);
+  void pass_of(const Edge& e, i64 lo, i64 hi, const float* v0, const float* v1,
+               const i64* first_row) const {
+    using V = typename Rows::Value;
+    if constexpr (!Rows::sparse) {
+      const i64 row0 = first_row[0], row1 = first_row[1];
+      const i64 filled = row0 < 0 && row1 < 0 ? lo : hi < data.features ? hi : data.features;
+      if (filled > lo) {
+        pass<true>(e, lo, filled, v0, v1, X.at(row0 < 0 ? row1 : row0),
+                   X.at(row1 < 0 ? row0 : row1));
+        v0 += filled - lo, v1 += filled - lo, lo = filled;
+      }
     }
+    pass<false, V>(e, lo, hi, v0, v1, nullptr, nullptr);
   }
 
   // The share of what node p adds in the state of node q after the round.
@@ -318,84 +249,59 @@ struct Loop {
     return model.after ? (p == q ? 1.0 : 0.0) : group.W[2 * q + p];
   }
 
-  void edge_round(const Group& group) {
+  void edge_round(const Group& group) const {
     const i64 t = group.t;
-    const double* W = group.W;
     u32 keys[2][2] = {};
     bool loud = false;
     i64 first_row[2] = {-1, -1};
     for (i64 p = 0; p < group.speakers; p++) {
       if (noise.noisy[group.nodes[p]]) key_of(group.nodes[p], t, keys[p]), loud = true;
-      if (!Rows::sparse && slot(t)[p] > 0)
-        first_row[p] = row_of(data, data.offsets[group.nodes[p]] + picks_of(t, p)[0]);
+      if (!Rows::sparse && spots.counts[p] > 0) first_row[p] = rows_of(p)[0];
     }
-    Edge* edges = static_cast<Edge*>(spots.edges);  // one for each run
-    for (i64 r = from; r < to; r++) {
-      const Variant v(job, r);
-      Edge& e = edges[r];
-      e.equal = W[0] == W[2] && W[1] == W[3] && !model.after;
+    for (i64 r = from; r < to; r++)
       for (i64 p = 0; p < 2; p++) {
         const i64 node = group.nodes[p];
+        Edge& e = spots.edges[r];
         double* pulls = spots.pulls + (2 * r + p) * data.most;
         e.z[p] = z_of(r, node), e.total[p] = total_of(r, node);
-        e.slept[p] = wake_edge(v, r, group, p, pulls);
-        const double l =
-            p < group.speakers ? factor(v, r, t, node) * noise.sigma[r * n + node] : 0.0;
+        e.slept[p] = wake_edge(r, group, p, pulls);
+        const double l = p < group.speakers ? factor(r, t, node) * noise.sigma[r * n + node] : 0.0;
         for (i64 q = 0; q < 2; q++) {
-          e.w[q][p] = W[2 * q + p], e.loud[q][p] = share_of(group, q, p) * l;
+          e.w[q][p] = group.W[2 * q + p], e.loud[q][p] = share_of(group, q, p) * l;
           e.pull[q][p] = first_row[p] >= 0 ? share_of(group, q, p) * pulls[0] : 0.0;
         }
       }
-    }
-    if (t < rounds.stop) draw_edge(t + 1);
-    const i64 chunks = (half + CHUNK - 1) / CHUNK;
     alignas(64) float normals[4][CHUNK] = {};
-    for (i64 chunk = 0; chunk < chunks; chunk++) {
-      const i64 first = chunk * CHUNK, size = half - first < CHUNK ? half - first : CHUNK;
+    for (i64 first = 0; first < half; first += CHUNK) {
+      const i64 last = half - first < CHUNK ? half : first + CHUNK;
       for (i64 p = 0; p < group.speakers && loud; p++)
-        make_normals(keys[p][0], keys[p][1], first, size, normals[2 * p], normals[2 * p + 1]);
-      ask(t + 1, chunk, chunks);
+        make_normals(keys[p][0], keys[p][1], first, last - first, normals[p], normals[2 + p]);
       for (i64 r = from; r < to; r++)
-        for (i64 side = 0; side < 2; side++)
-          pass_of(X, edges[r], span(first, size, side), normals[side], normals[2 + side],
-                  first_row[0], first_row[1]);
+        for (i64 side = 0; side < 2; side++) {
+          const i64 hi = side * half + last;
+          pass_of(spots.edges[r], side * half + first, hi < m ? hi : m, normals[2 * side],
+                  normals[2 * side + 1], first_row);
+        }
     }
     for (i64 r = from; r < to; r++)
-      for (i64 p = 0; p < group.speakers; p++)
-        scatter(group, r, p, spots.pulls + (2 * r + p) * data.most);
+      for (i64 p = 0; p < group.speakers; p++) scatter(group, r, p);
   }
 
   // What is not in a first dense row: entries of CSR rows, other rows, the intercept; with
   // everybody's weight.
-  void scatter(const Group& group, i64 r, i64 p, const double* pulls) const {
-    const i64 count = slot(group.t)[p], node = group.nodes[p];
+  void scatter(const Group& group, i64 r, i64 p) const {
+    const double* pulls = spots.pulls + (2 * r + p) * data.most;
     for (i64 q = 0; q < 2; q++) {
       const double share = share_of(group, q, p);
       double* z = z_of(r, group.nodes[q]);
-      for (i64 e = 0; e < count && share != 0.0; e++) {
-        const i64 row = row_of(data, data.offsets[node] + picks_of(group.t, p)[e]);
-        if (Rows::sparse || e > 0) X.add(row, share * pulls[e], z);
+      for (i64 e = 0; e < spots.counts[p] && share != 0.0; e++) {
+        if (Rows::sparse || e > 0) X.add(rows_of(p)[e], share * pulls[e], z);
         if (data.intercept != 0.0) z[m - 1] += share * pulls[e] * data.intercept;
       }
     }
   }
 
   // --- batches
-
-  // What ĝ of a node adds to its message, from the sum in scratch.g and x in scratch.x.
-  void say(const Variant& v, i64 r, const Group& group, i64 p, Scratch& s) const {
-    const i64 node = group.nodes[p];
-    const double push = factor(v, r, group.t, node), mean = push / double(noise.batch[node]);
-    const double bend = push * model.curvature;
-    if (bend != 0.0)
-      for (i64 j = 0; j < m; j++) s.g[j] = mean * s.g[j] - bend * s.x[j];
-    else
-      for (i64 j = 0; j < m; j++) s.g[j] *= mean;
-    if (model.after)
-      put(spots.held + (r * job.plan.widest + p) * m, s.g, m);
-    else
-      add_scaled(z_of(r, node), 1.0, s.g, m);
-  }
 
   // g of some units of a node at s.x, where few nodes have many records in parts, whose number
   // follows from the data alone.
@@ -413,6 +319,7 @@ struct Loop {
     for (i64 at = 1; at < job.parts; at++) add_scaled(s.g, 1.0, spots.parts + at * width, m);
   }
 
+  // The state of an active node before its noise: rounds slept and, where it speaks, its records.
   void wake(const Group& group, i64 p, int thread) const {
     Scratch& s = rounds.scratch[thread];
     const i64 node = group.nodes[p], t = group.t;
@@ -420,11 +327,16 @@ struct Loop {
     const i64* picks = nullptr;
     const i64 count = speaks ? pick(node, t, group.place + p, s.picks, s.taken, picks) : 0;
     for (i64 r = from; r < to; r++) {
-      const Variant v(job, r);
-      stand(v, t, spots.before[p], z_of(r, node), total_of(r, node), s.x, s.y, s.g);
+      double* z = z_of(r, node);
+      stand(Variant(job, r), t, spots.before[p], z, total_of(r, node), s.x, s.y, s.g);
       if (!speaks) continue;
       sum_units({node, picks, 0, units_of(data, node, count)}, r, s);
-      say(v, r, group, p, s);
+      const double push = factor(r, t, node), mean = push / double(noise.batch[node]);
+      for (i64 j = 0; j < m; j++) s.g[j] = mean * s.g[j] - push * model.curvature * s.x[j];
+      if (model.after)
+        put(spots.held + (r * job.plan.widest + p) * m, s.g, m);
+      else
+        add_scaled(z, 1.0, s.g, m);
     }
   }
 
@@ -433,18 +345,15 @@ struct Loop {
     const bool counted = !rounds.injected && noise.noisy[node];
     if (counted)
       make_normals(spots.keys[2 * p], spots.keys[2 * p + 1], first, size, normals, normals + BLOCK);
-    for (i64 side = 0; side < 2; side++) {
-      const Span s = span(first, size, side);
-      for (i64 r = from; r < to; r++) {
-        const double push = factor(Variant(job, r), r, group.t, node);
-        double* z = z_of(r, node) + s.lo;
-        if (model.after)
-          add_scaled(z, 1.0, spots.held + (r * job.plan.widest + p) * m + s.lo, s.hi - s.lo);
-        if (rounds.injected)
-          add_scaled(z, push, rounds.injected->noise + (group.place + p) * m + s.lo, s.hi - s.lo);
-        else if (counted)
-          add_scaled(z, push * noise.sigma[r * n + node], normals + side * BLOCK, s.hi - s.lo);
-      }
+    for (i64 r = from; r < to; r++) {
+      const double push = factor(r, group.t, node);
+      const double* held = spots.held + (r * job.plan.widest + p) * m + first;
+      if (model.after) add(r, node, first, size, 1.0, held, held + half);
+      if (counted)
+        add(r, node, first, size, push * noise.sigma[r * n + node], normals, normals + BLOCK);
+      if (!rounds.injected) continue;
+      const double* given = rounds.injected->noise + (group.place + p) * m + first;
+      add(r, node, first, size, push, given, given + half);
     }
   }
 
@@ -455,51 +364,33 @@ struct Loop {
     for (int again = 0; again < 2; again++)
       for (i64 p = 0; p < group.speakers; p++) {
         const i64 node = group.nodes[p];
+        const u32* key = spots.pair_keys + 2 * p;
         if (!again) {
-          make_normals(spots.pair_keys[2 * p], spots.pair_keys[2 * p + 1], first, size, s.normals,
-                       s.normals + BLOCK);
-          add_scaled(s.sums, 1.0, s.normals, size);
-          add_scaled(s.sums + BLOCK, 1.0, s.normals + BLOCK, size);
+          make_normals(key[0], key[1], first, size, s.normals, s.normals + BLOCK);
+          add_scaled(s.sums, 1.0, s.normals, 2 * BLOCK);
         }
-        for (i64 side = 0; side < 2; side++) {
-          const Span here = span(first, size, side);
-          for (i64 r = from; r < to; r++) {
-            const double loud =
-                factor(Variant(job, r), r, group.t, node) * noise.shared[r * n + node];
-            double* z = z_of(r, node) + here.lo;
-            if (!again)
-              add_scaled(z, loud * root, s.normals + side * BLOCK, here.hi - here.lo);
-            else
-              add_scaled(z, -loud / root, s.sums + side * BLOCK, here.hi - here.lo);
-          }
+        for (i64 r = from; r < to; r++) {
+          const double loud = factor(r, group.t, node) * noise.shared[r * n + node];
+          if (again)
+            add(r, node, first, size, -loud / root, s.sums, s.sums + BLOCK);
+          else
+            add(r, node, first, size, loud * root, s.normals, s.normals + BLOCK);
         }
       }
   }
 
-  void mix(const Group& group, const Span& s, double* mixed) const {
-    const i64 k = group.size, size = s.hi - s.lo;
+  void mix(const Group& group, i64 first, i64 size, double* mixed) const {
+    const i64 k = group.size;
     for (i64 r = from; r < to; r++) {
       for (i64 p = 0; p < (group.flat ? 1 : k); p++) {
-        double* out = mixed + p * BLOCK;
-        clear(out, size);
+        clear(mixed + p * BLOCK, size);
         for (i64 q = 0; q < k; q++) {
           const double w = group.flat ? 1.0 / double(k) : group.W[p * k + q];
-          if (w != 0.0) add_scaled(out, w, z_of(r, group.nodes[q]) + s.lo, size);
+          if (w != 0.0) add_scaled(mixed + p * BLOCK, w, z_of(r, group.nodes[q]) + first, size);
         }
       }
       for (i64 p = 0; p < k; p++)
-        put(z_of(r, group.nodes[p]) + s.lo, mixed + (group.flat ? 0 : p * BLOCK), size);
-    }
-  }
-
-  void speak(const Group& group, i64 first, i64 size, bool shared, bool mixes, int thread) const {
-    Scratch& s = rounds.scratch[thread];
-    for (int turn = 0; turn < 2; turn++) {
-      if (turn == 1 && mixes)
-        for (i64 side = 0; side < 2; side++) mix(group, span(first, size, side), s.mixed);
-      if (model.after != (turn == 1)) continue;
-      for (i64 p = 0; p < group.speakers; p++) add_noise(group, p, first, size, s.normals);
-      if (shared) add_shared(group, first, size, s);
+        put(z_of(r, group.nodes[p]) + first, mixed + (group.flat ? 0 : p * BLOCK), size);
     }
   }
 
@@ -528,7 +419,17 @@ struct Loop {
     if (!mixes && model.after) bound(group);
     auto block = [&](i64 at, int thread) {
       const i64 first = at * BLOCK, size = half - first < BLOCK ? half - first : BLOCK;
-      speak(group, first, size, shared, mixes, thread);
+      Scratch& s = rounds.scratch[thread];
+      const auto speak = [&] {
+        for (i64 p = 0; p < group.speakers; p++) add_noise(group, p, first, size, s.normals);
+        if (shared) add_shared(group, first, size, s);
+      };
+      if (!model.after) speak();
+      if (mixes) {
+        mix(group, first, size, s.mixed);
+        mix(group, half + first, size < m - half - first ? size : m - half - first, s.mixed);
+      }
+      if (model.after) speak();
     };
     in_parallel(rounds.pool, (half + BLOCK - 1) / BLOCK, block);
     if (!mixes && !model.after) bound(group);
@@ -536,7 +437,7 @@ struct Loop {
 };
 
 inline void run_rounds(Rounds& rounds) {
-  with_rows(rounds.job->data, [&](auto X) { Loop<decltype(X)>(rounds).run(); });
+  with_rows(rounds.job->data, [&](auto X) { Loop<decltype(X)>{rounds}.run(); });
 }
 
 }  // namespace

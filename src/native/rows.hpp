@@ -68,17 +68,15 @@ struct Dense {
   }
 };
 
-template <class V, class I>
+template <class V>
 struct Csr {
   static constexpr bool sparse = true;
   using Value = V;
   const V* values;
-  const I* indices;
+  const i32* indices;
   const i64* indptr;
   explicit Csr(const Data& data)
-      : values(static_cast<const V*>(data.values)),
-        indices(static_cast<const I*>(data.indices)),
-        indptr(data.indptr) {}
+      : values(static_cast<const V*>(data.values)), indices(data.indices), indptr(data.indptr) {}
   i64 block(i64 most) const { return most; }
   double dot(i64 row, const double* RESTRICT x) const {
     double s = 0.0, t = 0.0;
@@ -113,14 +111,10 @@ inline auto with_rows(const Data& data, F function) {
       return function(Dense<float>(data));
     case DENSE64:
       return function(Dense<double>(data));
-    case CSR32_SHORT:
-      return function(Csr<float, u16>(data));
-    case CSR64_SHORT:
-      return function(Csr<double, u16>(data));
     case CSR32:
-      return function(Csr<float, i32>(data));
+      return function(Csr<float>(data));
     default:
-      return function(Csr<double, i32>(data));
+      return function(Csr<double>(data));
   }
 }
 

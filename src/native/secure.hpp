@@ -122,50 +122,26 @@ inline i64 poisson_gaps(const u64* words, i64 count, i64 width, const double* sc
   return doubts;
 }
 
-// --- the one rounding
-
-// round(S 2^-shift + noise) of a row, as `noise.rounded`; `certain` says where.
-template <class F>
-INLINE i64 round_row(const i64* RESTRICT sums, i64 shift, const double* RESTRICT noise,
-                     double error, i64 m, F put) {
-  const double unit = std::ldexp(1.0, int(-shift)), most = 0.5 - error;
-  const i64 mask = i64((u64(1) << shift) - 1);
-  i64 doubts = 0;
-  for (i64 j = 0; j < m; j++) {
-    const double shifted = (double(sums[j] & mask) * unit + 0.5) + noise[j],
-                 down = std::floor(shifted);
-    const bool certain = std::fabs((shifted - down) - 0.5) < most;
-    put(j, (sums[j] >> shift) + i64(certain ? down : 0.0), certain);
-    doubts += !certain;
-  }
-  return doubts;
-}
-
-inline i64 round_rows(const i64* sums, const i64* shifts, const double* noise, const double* error,
-                      i64 count, i64 m, i64* out) {
-  i64 doubts = 0;
-  for (i64 i = 0; i < count; i++) {
-    i64* RESTRICT found = out + i * m;
-    doubts +=
-        round_row(sums + i * m, shifts[i], noise + i * m, error[i], m,
-                  [=](i64 j, i64 whole, bool certain) { found[j] = certain ? whole : INT64_MIN; });
-  }
-  return doubts;
-}
-
-// round(…) g/b as `Noise.released`, of release rows[i] in row i; NaN where it is uncertain.
+// round(S 2^-shift + noise) g/b, as `Noise.released`, of release rows[i] in row i; NaN where it is
+// uncertain. Gives how often it is.
 inline i64 released_rows(const i64* sums, const i64* shifts, const double* noise,
                          const double* error, const double* grids, const i64* rows,
                          const double* over, i64 count, i64 m, double* out) {
   i64 doubts = 0;
   for (i64 i = 0; i < count; i++) {
+    const i64 row = rows[i], shift = shifts[i], mask = i64((u64(1) << shift) - 1);
+    const double unit = std::ldexp(1.0, int(-shift)), most = 0.5 - error[row];
+    const double grid = grids[row], b = over[i], *RESTRICT own = noise + row * m;
+    const i64* RESTRICT sum = sums + i * m;
     double* RESTRICT found = out + i * m;
-    const i64 row = rows[i];
-    const double grid = grids[row], b = over[i];
-    doubts += round_row(sums + i * m, shifts[i], noise + row * m, error[row], m,
-                        [=](i64 j, i64 whole, bool certain) {
-                          found[j] = certain ? double(whole) * grid / b : double(NAN);
-                        });
+    for (i64 j = 0; j < m; j++) {
+      const double shifted = (double(sum[j] & mask) * unit + 0.5) + own[j];
+      const double down = std::floor(shifted);
+      const bool certain = std::fabs((shifted - down) - 0.5) < most;
+      const double whole = double((sum[j] >> shift) + i64(certain ? down : 0.0));
+      found[j] = certain ? whole * grid / b : double(NAN);
+      doubts += !certain;
+    }
   }
   return doubts;
 }
@@ -192,43 +168,15 @@ inline double put_on_grid(const double* x, i64 count, i64 columns, double* out) 
   return largest;
 }
 
-// `secure.functions.lengths` of K stretches side by side: into `lengths`; `spare` has K stretches,
-// `largest` one.
-inline void lengths_of(const double* values, i64 count, i64 K, i64 stride, double* spare,
-                       double* largest, double* lengths) {
-  for (i64 e = 0; e < count; e++) largest[e] = 0.0;
-  for (i64 k = 0; k < K; k++)
-    for (i64 e = 0; e < count; e++) {
-      const double size = std::fabs(values[k * stride + e]);
-      largest[e] = size > largest[e] ? size : largest[e];
-    }
-  for (i64 e = 0; e < count; e++) largest[e] = largest[e] > 0.0 ? largest[e] : 1.0;
-  for (i64 k = 0; k < K; k++)
-    for (i64 e = 0; e < count; e++) {
-      const double share = values[k * stride + e] / largest[e];
-      spare[k * stride + e] = share * share;
-    }
-  halved_sums(spare, count, K, stride);
-  for (i64 e = 0; e < count; e++) lengths[e] = largest[e] * std::sqrt(spare[e]);
-}
-
 template <class Rows>
 struct ExactSums {
   const Sums& s;
   const SumsScratch& w;
-  const Data& data;
-  const Rows X;
-  const i64 K, m, columns, stride;  // columns of one output
+  const Data& data = s.data;
+  const Rows X{s.data};
+  const i64 K = s.loss.outputs, m = s.m, columns = m / K;  // of one output
+  const i64 stride = data.longest > s.step ? data.longest : s.step;
   i64* totals = nullptr;
-  ExactSums(const Sums& s, const SumsScratch& w)
-      : s(s),
-        w(w),
-        data(s.data),
-        X(s.data),
-        K(s.outputs),
-        m(s.m),
-        columns(s.m / s.outputs),
-        stride(s.data.longest > s.step ? s.data.longest : s.step) {}
 
   // Slopes in whole units of g_s, toward zero, each at most its row's cap, as
   // `secure.sums.truncated`.
@@ -381,21 +329,9 @@ struct ExactSums {
     return total;
   }
 
-  // One block: all margins, all slopes, and then the rows that pull at all.
+  // One block: all slopes, and then the rows that pull at all.
   void add_rows(i64 units, i64 count) const {
-    for (i64 k = 0; k < K; k++) {
-      const double* x = w.x + k * columns;
-      X.dots(w.rows, count, x, data.intercept != 0.0 ? data.intercept * x[columns - 1] : 0.0,
-             w.u + k * stride);
-    }
-    for (i64 e = 0; e < count; e++) w.y[e] = data.y[w.rows[e]];
-    if (K == 1)
-      single_slopes(s.loss, s.parameter, w.u, w.y, count);
-    else
-      joint_slopes(s.loss, s.parameter, w.u, w.y, count, K, stride, w.spare);
-    if (data.weights)
-      for (i64 k = 0; k < K; k++)
-        for (i64 e = 0; e < count; e++) w.u[k * stride + e] *= data.weights[w.rows[e]];
+    slopes_at(X, data, s.loss, 1.0, w.x, columns, w.rows, count, stride, w.u, w.y, w.spare);
     if (data.starts)
       truncate_people(units, count);
     else
@@ -429,27 +365,20 @@ struct ExactSums {
       const i64* picks = s.starts[p] >= 0 ? s.picks + s.starts[p] : nullptr;
       totals = s.totals + p * m;
       i64 waiting = 0;
-      for (i64 at = 0; at < s.sizes[p];) {
-        i64 units = 0, count = 0;
-        if (data.starts) {
-          count = name_people(data, s.base[p], {0, picks, 0, s.sizes[p]}, s.step, at, units, w.rows,
-                              w.begins);
-        } else {
-          units = count = s.sizes[p] - at < s.step ? s.sizes[p] - at : s.step;
-          name_rows(data, s.base[p], picks, at, count, w.rows);
-          at += count;
-        }
-        add_rows(units, count);
-        waiting += units;
-        if (waiting + s.step > s.limit || at == s.sizes[p]) flush(), waiting = 0;
-      }
+      in_blocks(data, picks, s.base[p], 0, s.sizes[p], s.step, w.rows, w.begins,
+                [&](i64 units, i64 count) {
+                  if (waiting + units > s.limit) flush(), waiting = 0;
+                  add_rows(units, count);
+                  waiting += units;
+                });
+      flush();
     }
     return largest;
   }
 };
 
 inline double exact_sums(Sums& sums, SumsScratch& scratch) {
-  return with_rows(sums.data, [&](auto X) { return ExactSums<decltype(X)>(sums, scratch).run(); });
+  return with_rows(sums.data, [&](auto X) { return ExactSums<decltype(X)>{sums, scratch}.run(); });
 }
 
 }  // namespace

@@ -17,8 +17,6 @@ MISSING = (
     "this installation has no native extension, because there was no C++ compiler when it was built; install a wheel, "
     "or install again with a compiler"
 )
-SHORT = 1 << 16
-"""So many columns have numbers of two bytes, which are read in every round; SciPy has four, or eight."""
 
 
 class Records(NamedTuple):
@@ -49,26 +47,20 @@ def read_only(values: Any, dtype: Any = None) -> NDArray[Any]:
     return view
 
 
-def columns(X: Matrix) -> NDArray[Any]:
-    """Column numbers of CSR rows, in two bytes where that is enough, else in four."""
-    return read_only(X.indices, np.uint16 if X.shape[1] <= SHORT else np.int32)
-
-
-def records(X: Matrix, indices: NDArray[Any] | None, intercept: float, y: Any, norms: Any, shards: Any) -> Records:
+def records(X: Matrix, intercept: float, y: Any, norms: Any, shards: Any) -> Records:
     """Rows with their targets and norms, and weights and places as the shards have them.
 
     Parameters
     ----------
     X : dense, or CSR
-    indices : its columns, from `columns`; None for dense rows
     intercept, y, norms : of all rows
     shards : an object with weights, offsets, order and starts
     """
-    dense = indices is None
+    dense = isinstance(X, np.ndarray)
     return Records(
         sparse=not dense,
         values=read_only(X if dense else X.data),
-        indices=read_only(None, np.uint16) if indices is None else indices,
+        indices=read_only(None if dense else X.indices, np.int32),
         indptr=read_only(None if dense else X.indptr, np.int64),
         features=int(X.shape[1]),
         intercept=float(intercept),

@@ -235,14 +235,12 @@ def test_only_runs_that_share_everything_but_numbers_are_stacked(make_shards):
 
 @pytest.mark.parametrize("kind", [np.asarray, np.float32, sparse.csr_array, lambda X: sparse.csr_array(np.float32(X))])
 def test_the_data_is_not_copied(kind, make_shards):
-    """But for column numbers, which take half as many bytes then, and once for all runs."""
     shards = make_shards(n=6, kind=kind)
     job = job_of(BASE, lambda **_: shards, rounds=10)
     data = compiled.pack([job]).data
     if sparse.issparse(shards.X):
         assert np.shares_memory(data.values, shards.X.data)
-        assert data.indices.dtype == np.uint16 and np.array_equal(data.indices, shards.X.indices)
-        assert np.shares_memory(data.indices, compiled.pack([replace(job)]).data.indices)
+        assert np.shares_memory(data.indices, shards.X.indices)
     else:
         assert np.shares_memory(data.values, shards.X)
     assert np.shares_memory(data.y, shards.y)

@@ -2,8 +2,7 @@
 
 Jobs are laid out as flat arrays once, and live as long as the jobs do: a run is cut into many calls. Data is read where
 it lies, unless it was partitioned at random and is read many times: then rows are copied once, node after node, because
-a row that memory has to be requested takes five times as long. Columns of sparse rows are numbered anew in two bytes,
-where those are enough.
+a row that memory has to be requested takes five times as long.
 
 Where the job's draws are the run's own `Draws`, with Gaussian noise, the loops make records and noise from the counters
 themselves (noise in float32, 3e-7 relative from the reference's); any other `Randomness` draws a block of rounds at a
@@ -49,7 +48,7 @@ from sottovoce.engine.native import (
     code_of,
 )
 from sottovoce.errors import SpecError
-from sottovoce.extension import Records, available, columns, read_only, records
+from sottovoce.extension import Records, available, read_only, records
 from sottovoce.network.averaging import Clipped, Trimmed
 from sottovoce.network.mixing import Weights, listed
 from sottovoce.network.schedule import Schedule, Steady
@@ -196,8 +195,7 @@ def _pack(jobs: list[Job]) -> Packed:
 def pack(jobs: Sequence[Job]) -> Packed:
     """Lay out the runs, which must share data, loss, schedule, streams and everything else but numbers."""
     data = records_of(_laid_out(jobs[0]))
-    disjoint = type(jobs[0].release.law) is Gaussian
-    plan, model, steps, noise = _plan(jobs[0].schedule, disjoint), _model(jobs), _steps(jobs), _noise(jobs)
+    plan, model, steps, noise = _plan(jobs[0].schedule), _model(jobs), _steps(jobs), _noise(jobs)
     run = _native.Run(_native.Records(data), plan, model, steps, noise, jobs[0].problem.m)
     return Packed(data, plan, model, steps, noise, run)
 
@@ -207,7 +205,6 @@ GATHERED = 8
 COPIED = 1 << 31
 """Bytes that are copied at the most."""
 
-_numbered: dict[str, tuple["ref[Reading]", NDArray[Any]]] = {}
 _copied: dict[str, tuple["ref[Reading]", IntArray, Any]] = {}
 
 
@@ -239,55 +236,32 @@ def records_of(shards: Shards) -> Records:
         raise SpecError(f"the compiled engine reads float32 or float64 data, not {stored.dtype}; convert it first")
     if not is_sparse and not X.flags.c_contiguous:
         raise SpecError("the compiled engine reads data row by row; lay it out with numpy.ascontiguousarray first")
-    indices = _columns(shards) if is_sparse else None
-    return records(X, indices, shards.intercept, shards.y, shards.norms, shards)
+    return records(X, shards.intercept, shards.y, shards.norms, shards)
 
 
-def _columns(shards: Shards) -> NDArray[Any]:
-    """Of every entry; runs on the same data share them."""
-    last = _numbered.get("last")
-    if last is None or last[0]() is not shards.reading or len(last[1]) != len(shards.X.indices):
-        last = _numbered["last"] = ref(shards.reading, lambda _: _numbered.clear()), columns(shards.X)
-    return last[1]
-
-
-def _plan(schedule: Schedule, disjoint: bool) -> Plan:
-    """Flat; `disjoint` where links that do not meet may be taken one by one."""
+def _plan(schedule: Schedule) -> Plan:
     averaging, bound = schedule.averaging, 0.0
     if isinstance(averaging, Clipped):
         bound = averaging.radius
     elif isinstance(averaging, Trimmed):
         bound = float(averaging.f)
-    disjoint = disjoint and averaging.linear
     if schedule.large_n:  # `large_n` has no plan: what stands here is that of a node alone
         schedule = Schedule(1, np.array([0, 1]), np.zeros(1, np.int32), np.zeros(1, np.int32), (np.eye(1),))
     mixtures = [listed(W) for W in schedule.mixtures]
-    groups = [_groups(W) if disjoint else [slice(0, len(W))] for W in mixtures]
-    blocks = [np.concatenate([W[at, at].ravel() for at in split]) for W, split in zip(mixtures, groups, strict=True)]
-    sizes = np.array([len(block) for block in blocks])
+    sizes = np.array([W.size for W in mixtures])
     widest = max(len(W) for W in schedule.patterns)
     return Plan(
         starts=read_only(schedule.starts, np.int64),
         active=read_only(schedule.active, np.int32),
         pattern=read_only(schedule.pattern, np.int32),
-        weights=read_only(np.concatenate(blocks), np.float64),
+        weights=read_only(np.concatenate([W.ravel() for W in mixtures]), np.float64),
         corners=read_only(np.cumsum(sizes) - sizes, np.int64),
-        groups=read_only(np.array([len(split) for split in groups]), np.int64),
         flat=read_only(np.array([bool(np.ptp(W) <= FLAT) for W in mixtures]), np.bool_),
         widest=widest,
         speakers=schedule.speakers or widest,
         averaging=AVERAGINGS[type(averaging)],
         bound=bound,
     )
-
-
-def _groups(W: Array) -> list[slice]:
-    """The active nodes of a round, two by two if no two pairs meet; else all together."""
-    pairs = [slice(at, at + 2) for at in range(0, len(W), 2)]
-    apart = W.copy()
-    for pair in pairs:
-        apart[pair, pair] = 0.0
-    return pairs if len(W) > 2 and len(W) % 2 == 0 and not apart.any() else [slice(0, len(W))]
 
 
 def _model(jobs: Sequence[Job]) -> Model:

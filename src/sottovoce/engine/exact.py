@@ -16,7 +16,7 @@ import numpy as np
 from sottovoce import _native
 from sottovoce._types import Array, IntArray
 from sottovoce.engine.native import SumsOf, code_of
-from sottovoce.extension import available, columns, read_only, records
+from sottovoce.extension import available, read_only, records
 from sottovoce.problem.losses import Joint
 from sottovoce.problem.shards import Shards
 from sottovoce.secure.grids import MAX_MODEL_WEIGHT, GridRows
@@ -114,8 +114,7 @@ def _passes(data: GridRows, shards: Shards, joint: Joint, picks: IntArray) -> Ca
         step = max(1, min(step, max(LEAST_ROWS, NEAR_BYTES // max(1, 4 * X.shape[1]))))
     known = _records.get(data)
     if known is None or known[0] is not shards:
-        indices = None if isinstance(X, np.ndarray) else columns(X)
-        given = records(X, indices, grids.intercept, shards.y, data.reach, shards)
+        given = records(X, grids.intercept, shards.y, data.reach, shards)
         known = _records[data] = shards, _native.Records(given)
     of = SumsOf(
         caps=read_only(data.caps, np.float64),

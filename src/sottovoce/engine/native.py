@@ -41,15 +41,13 @@ def code_of(loss: Loss) -> int:
 
 
 class Plan(NamedTuple):
-    """The schedule; weights[corners[p]:] is pattern p, row by row, group after group."""
+    """The schedule; weights[corners[p]:] is pattern p, row by row."""
 
     starts: NDArray[np.int64]
     active: NDArray[np.int32]
     pattern: NDArray[np.int32]
     weights: NDArray[np.float64]
     corners: NDArray[np.int64]
-    groups: NDArray[np.int64]
-    """Into how many groups of equal size the active nodes of a pattern fall, that do not hear each other."""
     flat: NDArray[np.bool_]
     """Whether all weights of a pattern are the same, to rounding: everybody gets the mean."""
     widest: int

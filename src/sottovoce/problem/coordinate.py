@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce._types import Array, IntArray
-from sottovoce.extension import AVAILABLE, columns, records
+from sottovoce.extension import AVAILABLE, records
 from sottovoce.matrices import is_sparse
 from sottovoce.problem.shards import Shards
 
@@ -48,8 +48,7 @@ class Passes:
         if AVAILABLE and (X.data if is_sparse(X) else X).dtype in (np.float32, np.float64):
             from sottovoce import _native  # an installation may be without it
 
-            indices = columns(X) if is_sparse(X) else None
-            self._native = _native.Records(records(X, indices, shards.intercept, shards.y, shards.y, shards))
+            self._native = _native.Records(records(X, shards.intercept, shards.y, shards.y, shards))
 
     def sweep(self, dual: Dual, rows: IntArray, s: Array, z: Array, x: Array) -> None:
         """Visit the given rows once, in their order; s, z and x are updated in place."""

@@ -253,10 +253,6 @@ class Noise:
     def _rounded(self, sums: IntArray, shifts: IntArray, noise: Array, error: Array) -> tuple[IntArray, bool]:
         """Also whether something is uncertain."""
         values = np.empty(noise.shape, dtype=np.int64)
-        if self.compiled:
-            from sottovoce._native import round_rows
-
-            return values, round_rows(np.ascontiguousarray(sums), shifts, noise, error, values) > 0
         doubts, width = False, max(1, min(self.m, AT_ONCE))
         height = AT_ONCE // width
         for start in range(0, len(values), height):

@@ -62,7 +62,7 @@ def poisson(
             address = int(nodes[pair]), int(rounds[pair]), (first + i) // 2
             rate = Fraction(int(batches[pair]), int(sizes[pair]))
             gaps[place, i] = min(_exact_gap(generator, address, i % 2, rate), int(sizes[pair]))
-        last[left], counts = (_add_up_compiled if compiled else _add_up)(gaps, last[left], sizes[left])
+        last[left], counts = _add_up(gaps, last[left], sizes[left])
         for pair, row, count in zip(left.tolist(), gaps, counts.tolist(), strict=True):
             found[pair].append(row[:count])
         first += stretch
@@ -150,15 +150,6 @@ def _add_up(gaps: IntArray, last: IntArray, sizes: IntArray) -> tuple[IntArray, 
     np.cumsum(gaps + 1, axis=1, out=gaps)
     gaps += last[:, None]
     return gaps[:, -1], np.count_nonzero(gaps < sizes[:, None], axis=1)
-
-
-def _add_up_compiled(gaps: IntArray, last: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
-    """The same."""
-    from sottovoce._native import add_up
-
-    counts = np.empty(len(gaps), dtype=np.int64)
-    add_up(gaps, last, sizes, counts)
-    return last, counts
 
 
 def _joined(parts: list[IntArray]) -> IntArray:
