@@ -29,21 +29,33 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 import scipy
 
-from sottovoce.inference.estimate import LONGEST_STEP, SHARE, WEAKEST, Estimate, Procedure, Settings, linear, logistic
+from sottovoce.inference.estimate import (
+    LONGEST_STEP,
+    SHARE,
+    WEAKEST,
+    Estimate,
+    Procedure,
+    Settings,
+    linear,
+    logistic,
+    poisson,
+)
 from sottovoce.inference.requirements import expected_strength
 from sottovoce.inference.statistics import Noisy, Rows, Stage, weighted
+from sottovoce.run.inference import driven
 
 HERE = Path(__file__).parent
 NOISE = HERE / "coverage-noise.json"
 PAGE = HERE / "results" / "coverage.md"
 EPSILONS, SIZES, OWNERS = (0.5, 1.0, 4.0), (2000, 20_000, 50_000), {"one": 1, "majority": 20}
 MODELS = ("linear", "skewed", "logistic50", "logistic10")
+CAP = 4.0
 Z = 1.959963984540054
 FIELDS = (
     "model", "columns", "m", "N", "epsilon", "owners", "study", "refused", "strength", "step", "covered", "length",
     "predictions",
 )  # fmt: skip
-BLOCK = 5
+BLOCK, FRESH = 5, 100_000
 
 
 class Cell(NamedTuple):
@@ -57,7 +69,7 @@ class Cell(NamedTuple):
     @property
     def studies(self) -> int:
         """As many as the table needs."""
-        return 1000 if self.N >= 50_000 else 2000
+        return 500 if self.N >= 50_000 else 2000
 
 
 CELLS = [
@@ -65,6 +77,11 @@ CELLS = [
     for N in SIZES
     for m, columns in ((5, "pair"), (5, "binary"), (20, "pair"), (20, "binary"))
     for model in MODELS
+]
+CELLS += [
+    Cell("poisson", columns, m, N)
+    for N in SIZES
+    for m, columns in ((5, "pair"), (5, "binary"), (20, "pair"), (20, "binary"))
 ]
 
 
@@ -87,8 +104,10 @@ def truth(cell: Cell) -> Truth:
     root = np.linalg.cholesky(correlations)
     slopes = np.tile([1.0, -0.5, 0.5, 0.0, 0.25], 4)[:m]
     X = columns_of(cell, root, np.random.default_rng(0), 200_000)
-    slopes *= (0.15 if cell.model in ("linear", "skewed") else 1.0) / np.std(X @ slopes)
+    slopes *= {"linear": 0.15, "skewed": 0.15, "poisson": 0.5}.get(cell.model, 1.0) / np.std(X @ slopes)
     constant = 0.1
+    if cell.model == "poisson":  # half a count on average
+        constant = math.log(0.5 / float(np.mean(np.exp(X @ slopes))))
     if cell.model.startswith("logistic"):
         rate, u = int(cell.model[8:]) / 100.0, X @ slopes
         constant = float(scipy.optimize.brentq(lambda a: np.mean(scipy.special.expit(u + a)) - rate, -10, 10))
@@ -104,7 +123,9 @@ def columns_of(cell: Cell, root: Any, rng: np.random.Generator, N: int) -> Any:
 
 
 def targets(cell: Cell, u: Any, rng: np.random.Generator) -> Any:
-    """Of xᵀθ."""
+    """Of xᵀθ and, of counts, the logarithm of the exposure."""
+    if cell.model == "poisson":
+        return rng.poisson(np.exp(u)).astype(float)
     if cell.model.startswith("logistic"):
         return np.where(rng.random(len(u)) < scipy.special.expit(u), 1.0, -1.0)
     errors = rng.standard_normal(len(u)) if cell.model == "linear" else rng.standard_exponential(len(u)) - 1.0
@@ -117,21 +138,14 @@ def noises() -> dict[str, float]:
     return json.loads(NOISE.read_text())
 
 
-def drive(steps: Procedure, rows: Rows, deviation: float, rng: np.random.Generator) -> Estimate:
+def drive(steps: Procedure, rows: Rows, deviation: float, rng: np.random.Generator, share: float = SHARE) -> Estimate:
     """Send a procedure noisy sums of these rows."""
-    N = len(rows.y)
-    try:
-        stage = next(steps)
-        while True:
-            stage = steps.send(noisy(stage, rows, N, deviation, rng))
-    except StopIteration as done:
-        return done.value
 
+    def noisy(stage: Stage) -> Noisy:
+        mean = stage.total(rows, share) / len(rows.y)
+        return stage.read(mean + deviation * rng.standard_normal(len(mean)), deviation, share)
 
-def noisy(stage: Stage, rows: Rows, N: int, deviation: float, rng: np.random.Generator) -> Noisy:
-    """A stage with noise."""
-    mean = stage.total(rows, SHARE) / N
-    return stage.read(mean + deviation * rng.standard_normal(len(mean)), deviation, SHARE)
+    return driven(steps, noisy)
 
 
 def study(cell: Cell, number: int) -> Iterator[tuple[Any, ...]]:
@@ -140,17 +154,17 @@ def study(cell: Cell, number: int) -> Iterator[tuple[Any, ...]]:
     rng = np.random.default_rng([CELLS.index(cell), number])
     X = columns_of(cell, root, rng, cell.N)
     x = np.concatenate([X, np.ones((cell.N, 1))], axis=1)
-    y, longest = targets(cell, x @ theta, rng), math.sqrt(1.0 + cell.m / 2.0)
-    rows, settings = weighted(x, y, longest), Settings(cell.m + 1, longest, cell.N)
-    alone = without_privacy(cell, x, theta)
+    offset = rng.uniform(-0.35, 0.35, cell.N) if cell.model == "poisson" else np.zeros(1)
+    y, longest = targets(cell, x @ theta + offset, rng), math.sqrt(1.0 + cell.m / 2.0)
+    rows, settings = weighted(x, y, longest)._replace(offset=offset), Settings(cell.m + 1, longest, cell.N)
+    alone = without_privacy(cell, x, theta, offset)
     new = np.concatenate([columns_of(cell, root, rng, 20), np.ones((20, 1))], axis=1)
     for epsilon in EPSILONS:
         for owners in OWNERS:
             scale = noises()[f"{epsilon:g} {owners}"]
-            if number >= 40 and hopeless(cell, scale):
+            if number % FRESH >= 40 and hopeless(cell, scale):
                 continue
-            steps = logistic(settings, theta / 2.0) if cell.model.startswith("logistic") else linear(settings)
-            found = drive(steps, rows, scale / cell.N, rng)
+            found = drive(procedure(cell, settings, theta), rows, scale / cell.N, rng, share_of(cell))
             errors = np.sqrt(np.diag(found.covariance))
             covered = np.abs(found.theta - theta) <= Z * errors
             length = float(np.mean(errors / alone))
@@ -162,9 +176,23 @@ def study(cell: Cell, number: int) -> Iterator[tuple[Any, ...]]:
             )  # fmt: skip
 
 
-def without_privacy(cell: Cell, x: Any, theta: Any) -> Any:
+def procedure(cell: Cell, settings: Settings, theta: Any) -> Procedure:
+    """Of the model."""
+    if cell.model == "poisson":
+        return poisson(settings, CAP, np.zeros(len(theta)))
+    return logistic(settings, theta / 2.0) if cell.model.startswith("logistic") else linear(settings)
+
+
+def share_of(cell: Cell) -> float:
+    """Of the budget, for intervals."""
+    return 1.0 if cell.model == "poisson" else SHARE
+
+
+def without_privacy(cell: Cell, x: Any, theta: Any, offset: Any) -> Any:
     """Standard errors of maximum likelihood or least squares."""
-    if cell.model.startswith("logistic"):
+    if cell.model == "poisson":
+        information = (x.T * np.exp(x @ theta + offset)) @ x
+    elif cell.model.startswith("logistic"):
         p = scipy.special.expit(x @ theta)
         information = (x.T * (p * (1.0 - p))) @ x
     else:
@@ -174,7 +202,7 @@ def without_privacy(cell: Cell, x: Any, theta: Any) -> Any:
 
 def hopeless(cell: Cell, scale: float) -> bool:
     """Whether public numbers refuse the cell before anything is spent: a few studies are enough to show it."""
-    loss = "logistic" if cell.model.startswith("logistic") else "squared"
+    loss = {"linear": "squared", "skewed": "squared", "poisson": "poisson"}.get(cell.model, "logistic")
     return expected_strength(loss, cell.N, cell.m, scale) < 0.8
 
 
@@ -184,16 +212,17 @@ def block(task: tuple[Cell, int]) -> list[tuple[Any, ...]]:
     return [row for number in range(first, first + BLOCK) for row in study(cell, number)]
 
 
-def tasks() -> list[tuple[Cell, int]]:
-    """All blocks, in an order in which every cell has its share at any time."""
+def tasks(start: int) -> list[tuple[Cell, int]]:
+    """All blocks from a first study, in an order in which every cell has its share at any time."""
     found = [(cell, first) for cell in CELLS for first in range(0, cell.studies, BLOCK)]
-    return sorted(found, key=lambda task: (task[1] / task[0].studies, task[0]))
+    ordered = sorted(found, key=lambda task: (task[1] / task[0].studies, task[0]))
+    return [(cell, start + first) for cell, first in ordered]
 
 
 def run(jobs: int, seconds: float, out: Path, cells: str, first: int) -> None:
     """Write rows until all are there or time is up."""
     ends = time.monotonic() + seconds
-    wanted = [task for task in tasks() if cells in "-".join(map(str, task[0])) and task[1] >= first]
+    wanted = [task for task in tasks(first) if cells in "-".join(map(str, task[0]))]
     with out.open("w", newline="") as file, Pool(jobs) as pool:
         writer = csv.writer(file)
         writer.writerow(FIELDS)
@@ -319,7 +348,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--out", type=Path, default=Path("coverage.csv"))
     parser.add_argument("--cells", default="", help="only cells whose name, such as linear-pair-5-2000, holds this")
-    parser.add_argument("--first", type=int, default=0, help="the first study, to go on from another file")
+    parser.add_argument("--first", type=int, default=0, help=f"the first study; fresh ones begin at {FRESH}")
     parser.add_argument("--noise", action="store_true")
     parser.add_argument("--page", action="store_true")
     args = parser.parse_args()

@@ -15,6 +15,7 @@ E (e d)(e d)ᵀ = s²/2 (‖d‖² I + ddᵀ). Regularization, early stopping an
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +38,8 @@ PSEUDO_ROWS = 4000
 """Normal rows by which the curvature's change along the step is computed."""
 NEWTON_STEPS, LONGEST_MOVE = 8, 2.0
 """Of the solution for normal rows, and how far scores move in each at most, as a root mean square."""
+CLOSE = 1e-6
+"""The solution for normal rows is found where scores move less than this: Newton's next step is within its square."""
 WEAKEST = 1.5
 """λ_min(Ĥ) in units of its noise, at least: below it some direction is hardly known, and intervals cover too rarely."""
 LONGEST_STEP = 1.0
@@ -256,10 +259,15 @@ def pseudo_rows(gram: Array) -> Array:
     """Normal rows with Ĝ's moments, the same on every machine up to rounding."""
     mean, covariance = moments(gram)
     values, vectors = np.linalg.eigh(covariance)
-    normal = np.random.default_rng(0).standard_normal((PSEUDO_ROWS // 2, len(mean)))
-    normal = np.concatenate([normal, -normal])
-    rows = mean + (normal * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    rows = mean + (_normal(len(mean)) * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     return np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
+
+
+@cache
+def _normal(columns: int) -> Array:
+    """Standard normal numbers in pairs of opposite sign."""
+    drawn = np.random.default_rng(0).standard_normal((PSEUDO_ROWS // 2, columns))
+    return np.concatenate([drawn, -drawn])
 
 
 def length_of(found: Noisy, inv: Array, least: float) -> float:
@@ -284,7 +292,10 @@ def solved(model: Model, gram: Array, noise: float, theta: Array, score: Array) 
         gradient = g * ((model.slope(u, zero) - first) @ x) / len(x) + score + ridge * change
         curvature = g * (x.T * model.curvature(u)) @ x / len(x) + ridge * np.eye(p)
         move = np.linalg.solve(curvature + 1e-9 * np.eye(p), gradient)
-        change = change - move * min(1.0, LONGEST_MOVE / max(float(np.sqrt(np.mean(np.square(x @ move)))), 1e-300))
+        far = float(np.sqrt(np.mean(np.square(x @ move))))
+        change = change - move * min(1.0, LONGEST_MOVE / max(far, 1e-300))
+        if far < CLOSE:
+            break
     return change
 
 
@@ -293,9 +304,14 @@ def mean_weight(model: Model, gram: Array, theta: Array) -> float:
     mean, covariance = moments(gram)
     slopes = theta[:-1]
     deviation = math.sqrt(max(float(slopes @ covariance @ slopes), 0.0))
-    places, weights = np.polynomial.hermite_e.hermegauss(32)
+    places, weights = _hermite()
     u = float(mean @ slopes + theta[-1]) + deviation * places
     return float(weights @ model.curvature(u) / weights.sum())
+
+
+@cache
+def _hermite() -> tuple[Array, Array]:
+    return np.polynomial.hermite_e.hermegauss(32)
 
 
 def inverse(gram: Array, noise: float, weight: float) -> Array:

@@ -5,7 +5,7 @@ is the same bits wherever it stands.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -95,15 +95,9 @@ class Poisson:
 
     cap: float
 
-    @cached_property
+    @property
     def _table(self) -> tuple[Array, Array, Array]:
-        u = np.linspace(LOWEST_LOG_RATE, float(np.log(self.cap)), 4001)
-        mu = np.exp(u)
-        counts = np.arange(int(self.cap + 12.0 * np.sqrt(self.cap) + 20.0) + 1.0)
-        chances = np.exp(counts * u[:, None] - mu[:, None] - scipy.special.gammaln(counts + 1.0))
-        errors = counts - mu[:, None]
-        clipped = np.clip(errors, -self.cap, self.cap)
-        return u, np.sum(chances * clipped, axis=1), np.sum(chances * clipped * errors, axis=1)
+        return _clipped_counts(self.cap)
 
     @property
     def steepest(self) -> float:
@@ -127,3 +121,15 @@ class Poisson:
     def bend(self, u: Array) -> Array:
         """w′, by differences."""
         return np.asarray((self.curvature(u + 1e-3) - self.curvature(u - 1e-3)) / 2e-3)
+
+
+@cache
+def _clipped_counts(cap: float) -> tuple[Array, Array, Array]:
+    """u, and of Poisson counts Y of mean e^u the means a of clip(Y − μ, ±c) and w of clip(Y − μ, ±c)(Y − μ)."""
+    u = np.linspace(LOWEST_LOG_RATE, float(np.log(cap)), 4001)
+    mu = np.exp(u)
+    counts = np.arange(int(cap + 12.0 * np.sqrt(cap) + 20.0) + 1.0)
+    chances = np.exp(counts * u[:, None] - mu[:, None] - scipy.special.gammaln(counts + 1.0))
+    errors = counts - mu[:, None]
+    clipped = np.clip(errors, -cap, cap)
+    return u, np.sum(chances * clipped, axis=1), np.sum(chances * clipped * errors, axis=1)

@@ -198,13 +198,13 @@ class _At:
         """Columns of a row, with the constant."""
         return len(self.theta)
 
-    def slopes(self, rows: Rows) -> Array:
+    def slopes(self, rows: Rows, fast: bool = False) -> Array:
         """ψ of every row."""
-        return self.model.slope(self.scores(rows), rows.y)
+        return self.model.slope(self.scores(rows, fast), rows.y)
 
-    def scores(self, rows: Rows) -> Array:
-        """xᵀθ, summed in an order that does not depend on the other rows."""
-        found = halved_sum(rows.x * self.theta)
+    def scores(self, rows: Rows, fast: bool = False) -> Array:
+        """xᵀθ, summed in an order that does not depend on the other rows; or fast, to rounding."""
+        found = rows.x @ self.theta if fast else halved_sum(rows.x * self.theta)
         return found if rows.offset is None else found + rows.offset
 
 
@@ -223,11 +223,14 @@ class Score(_At):
 
     def units(self, rows: Rows) -> Array:
         """As they are."""
-        return of_units((rows.root * self.slopes(rows))[:, None] * rows.u, rows.counts)
+        return self._scores(rows, False)
+
+    def _scores(self, rows: Rows, fast: bool) -> Array:
+        return of_units((rows.root * self.slopes(rows, fast))[:, None] * rows.u, rows.counts)
 
     def total(self, rows: Rows) -> Array:
         """One product."""
-        return np.asarray(_shared(rows.root * self.slopes(rows), rows.counts) @ rows.u)
+        return np.asarray(_shared(rows.root * self.slopes(rows, True), rows.counts) @ rows.u)
 
     def read(self, numbers: Array) -> Array:
         """The vector."""
@@ -250,8 +253,8 @@ class Curvature(_At):
         """√2 R² w_max."""
         return math.sqrt(2.0) * self.longest**2 * self.w_max
 
-    def _weights(self, rows: Rows) -> Array:
-        return np.minimum(self.model.curvature(self.scores(rows)), self.w_max)
+    def _weights(self, rows: Rows, fast: bool = False) -> Array:
+        return np.minimum(self.model.curvature(self.scores(rows, fast)), self.w_max)
 
     def units(self, rows: Rows) -> Array:
         """Packed."""
@@ -259,7 +262,7 @@ class Curvature(_At):
 
     def total(self, rows: Rows) -> Array:
         """One product of matrices."""
-        return packed(rows.u.T @ (_shared(self._weights(rows), rows.counts)[:, None] * rows.u))
+        return packed(rows.u.T @ (_shared(self._weights(rows, True), rows.counts)[:, None] * rows.u))
 
     def read(self, numbers: Array) -> Array:
         """The matrix."""
@@ -281,11 +284,11 @@ class Scatter(Score):
 
     def units(self, rows: Rows) -> Array:
         """Packed."""
-        return _squares(super().units(rows))
+        return _squares(self._scores(rows, False))
 
     def total(self, rows: Rows) -> Array:
         """One product of matrices."""
-        scores = super().units(rows)
+        scores = self._scores(rows, True)
         return packed(scores.T @ scores)
 
     def read(self, numbers: Array) -> Array:
