@@ -23,9 +23,11 @@ from sottovoce.auditing.one_shot import _Copies, _RecordedMethod
 from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.estimators.composition import unpublished
+from sottovoce.estimators.hazard import _PersonSums
 from sottovoce.estimators.poisson import _CountSums
 from sottovoce.evaluation import RIGHT, Tally, seeded
 from sottovoce.inference.estimate import Settings, poisson
+from sottovoce.inference.hazard import LINKS, hazard, length_of_rows
 from sottovoce.privacy import search
 from sottovoce.privacy.composite_events import SearchEvent
 from sottovoce.privacy.events import FullEvent
@@ -187,23 +189,24 @@ def test_what_releases_no_sums_is_refused():
         audit_inference(SUMS.replace(privacy__inference="none"), np.array([12]), 2)
 
 
-# -- sums for a Poisson model --
+# -- sums for Poisson and hazard models --
 
 
-@pytest.mark.parametrize("secret", [False, True])
-def test_sums_of_a_poisson_model_are_nearly_caught(secret):
-    """All stages at one model, by the line between two records of the same row whose counts are far apart."""
-    choice, stages = Inference(0.9, 1.0, 1.5), []
-    steps = poisson(Settings(3, choice.longest, 1), 4.0, np.zeros(3))
+def stages_of(steps, noise=1e-3):
+    """All stages of a procedure that is sent zeros."""
+    stages = []
 
     def answer(stage):
         stages.append(stage)
-        return stage.read(np.zeros(stage.width), 1e-3, 1.0)
+        return stage.read(np.zeros(stage.width), noise, 1.0)
 
     driven(steps, answer)
-    X, y = np.tile([1.0, 0.2, np.log(3.99), 1.0], (2, 1)), np.array([0.0, 9.0])
+    return stages
+
+
+def attack_on_stages(queries, X, y, secret, runs=600):
+    """All stages at one model, by the line between two records."""
     tally = Tally.of(np.array([12]), 4.0, 1e-5)
-    queries = [_CountSums(stage, choice) for stage in stages]
 
     def shards_of(world):
         kinds = np.zeros(12, dtype=int)
@@ -223,11 +226,29 @@ def test_sums_of_a_poisson_model_are_nearly_caught(secret):
             found.append((seen - (one + other) / 2) @ line)
         return np.array(found)
 
-    found = attacked(tally.events[0], 1e-5, played, runs=600, seed=3)
+    found = attacked(tally.events[0], 1e-5, played, runs=runs, seed=3)
     least = 0.02 if secret else 0.25  # secret noise is another one every time
     assert not found.broken and least * found.stated < found.at_least < found.stated, found.verdict()
     if not secret:
-        assert attacked(noisier(tally.events[0], 4.0), 1e-5, played, runs=600, seed=3).broken
+        assert attacked(noisier(tally.events[0], 4.0), 1e-5, played, runs=runs, seed=3).broken
+
+
+@pytest.mark.parametrize("secret", [False, True])
+def test_sums_of_a_poisson_model_are_nearly_caught(secret):
+    """By two records of the same row whose counts are far apart."""
+    choice = Inference(0.9, 1.0, 1.5)
+    stages = stages_of(poisson(Settings(3, choice.longest, 1), 4.0, np.zeros(3)))
+    X, y = np.tile([1.0, 0.2, np.log(3.99), 1.0], (2, 1)), np.array([0.0, 9.0])
+    attack_on_stages([_CountSums(stage, choice) for stage in stages], X, y, secret)
+
+
+@pytest.mark.parametrize("secret", [False, True])
+def test_sums_of_a_hazard_model_are_nearly_caught(secret):
+    """By one who leaves in the last interval by an event, and one who is still there at its end."""
+    choice = Inference(0.9, 1.0, length_of_rows(2))
+    stages = stages_of(hazard(Settings(4, choice.longest, 1), LINKS["hazard"], 3, 1.0), noise=0.01)
+    X, y = np.array([[-1.0, -0.2], [1.0, 1.0]]), np.array([2.0, 6.0])
+    attack_on_stages([_PersonSums(stage, choice, 3) for stage in stages], X, y, secret, runs=600 if secret else 1500)
 
 
 # -- counts for survival curves --

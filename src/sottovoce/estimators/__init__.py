@@ -2,6 +2,7 @@
 
 from sottovoce.estimators.classifier import PrivateClassifier
 from sottovoce.estimators.encoder import PublicEncoder
+from sottovoce.estimators.hazard import PrivateSurvival
 from sottovoce.estimators.poisson import PrivatePoissonRegressor
 from sottovoce.estimators.regressor import PrivateRegressor
 from sottovoce.estimators.search import PrivateSearchCV
@@ -16,6 +17,7 @@ __all__ = [
     "PrivatePoissonRegressor",
     "PrivateRegressor",
     "PrivateSearchCV",
+    "PrivateSurvival",
     "PublicEncoder",
     "PublicProjection",
     "PublicScaler",

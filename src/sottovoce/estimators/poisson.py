@@ -1,43 +1,30 @@
 """PrivatePoissonRegressor: rate ratios of counts with intervals that count sampling and privacy noise."""
 
 import math
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import scipy  # not its parts: they load when first used
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sottovoce._types import Array, IntArray
-from sottovoce.errors import DataError, PrivacyError, SpecError
+from sottovoce.errors import DataError, SpecError
 from sottovoce.estimators import settings
-from sottovoce.estimators.base import owners
-from sottovoce.estimators.composition import charge_budget, digest, fits_of, remember
-from sottovoce.estimators.survival import law_of
+from sottovoce.estimators.sums import TableEstimator, quantile
 from sottovoce.estimators.unusable import number_cells, real_numbers, warn_owner
-from sottovoce.evaluation.tally import Keys, Tally, seeded
-from sottovoce.features import Additive
-from sottovoce.inference.estimate import Estimate, Settings, poisson
+from sottovoce.inference.estimate import Settings, poisson
 from sottovoce.inference.requirements import check_enough
-from sottovoce.inference.statistics import Noisy, Rows, Stage, weighted
+from sottovoce.inference.statistics import Rows, weighted
 from sottovoce.inference.table import CoefficientTable
-from sottovoce.privacy.calibration import single
-from sottovoce.privacy.events import Event
-from sottovoce.privacy.filter import Observer, release_against
 from sottovoce.privacy.inference import Inference
-from sottovoce.privacy.release import ADVERSARIES
-from sottovoce.privacy.statement import statement_of
-from sottovoce.problem.shards import Shards, owner_of_rows
-from sottovoce.run.inference import StageSums, driven
-from sottovoce.run.one_shot import OneShotRelease
-from sottovoce.streams import Streams
+from sottovoce.problem.shards import Shards
+from sottovoce.run.inference import StageSums
 
+NOTE = "Standard errors count sampling and privacy noise; they allow for counts that scatter more than Poisson's."
 LONGEST_CAP = 1000.0
 """A public cap on counts, at most: the tables of the model grow with it."""
 
 
-@dataclass(frozen=True, eq=False)
 class _CountSums(StageSums):
     """A stage of a Poisson model: the last two columns of a record are its offset and whether it counts."""
 
@@ -65,7 +52,7 @@ class _Records(NamedTuple):
     usable: Array
 
 
-class PrivatePoissonRegressor(BaseEstimator):
+class PrivatePoissonRegressor(TableEstimator):
     """Poisson regression of counts or rates, with (ε, δ)-differential privacy for every record.
 
     All of the budget goes to noisy sums from which estimates with intervals follow: `summary()` prints rate ratios.
@@ -101,6 +88,8 @@ class PrivatePoissonRegressor(BaseEstimator):
     (True, True)
     """
 
+    instead, purchase, remedy = "statsmodels", "Poisson regression", "a smaller max_count"
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -134,39 +123,14 @@ class PrivatePoissonRegressor(BaseEstimator):
         exposure : over 0, such as years at risk; rates are per unit of it. None: 1 for every record
         nodes : the owner of each record; without it the table has one owner, or `n_nodes` simulated ones
         """
-        seed, cap = settings.seed(self.random_state), self._cap()
-        records = self._records(X, y, exposure, private=seed is None)
-        N, p = len(records.y), records.t.shape[1] + 1
-        offsets, order, self.nodes_ = owners(N, nodes, self.n_nodes, seeded=seed is not None)
-        owner, sizes = owner_of_rows((offsets, order)), np.diff(offsets)
-        epsilon, delta = settings.budget(self.epsilon, self.delta, N)
-        if epsilon is None:
-            raise SpecError("PrivatePoissonRegressor counts the noise of a budget: give epsilon, or take statsmodels")
-        adversary = ADVERSARIES.read(str(settings.watching(self.trust, "auto", len(sizes)))).among(len(sizes))
-        tally = Tally.of(sizes, epsilon, delta, adversary, law_of(adversary, sizes))
-        z1, sigma = single(epsilon, delta), np.array(tally.release.sigma)
-        factor = float(np.linalg.norm(sizes * sigma)) / z1
-        check_enough("poisson", N, p - 1, z1, epsilon, factor)
-        statement = statement_of(tally.events, delta, str(adversary), seed is not None, secure=seed is None)
-        table = np.column_stack([records.t, records.offset, records.usable])
-        known = digest(table, records.y)
-        if order is not None:
-            table = table[order]
-        shards = Shards.of(table, records.y if order is None else records.y[order], offsets)
+        cap = self._cap()
+        records = self._records(X, y, exposure, private=settings.seed(self.random_state) is None)
+        planned, p = self._planned(len(records.y), nodes), records.t.shape[1] + 1
+        check_enough("poisson", len(records.y), p - 1, planned.multiplier, planned.epsilon, planned.factor)
         choice = Inference(0.9, 1.0, math.sqrt(1.0 + (p - 1) / 2.0))
-        with charge_budget(self.budget, "Poisson regression") as budget_check:
-            if budget_check is not None:
-                budget_check(statement)
-            salt = fits_of(known, seed is not None)
-            streams = Streams(None if seed is None else settings.warm_start_seed(seed, salt))
-            keys = seeded(None) if seed is None else None
-            self._estimate = _released(tally, shards, choice, cap, (streams, keys))
-
-        def against(target: Observer) -> list[Event]:
-            return release_against(tally.release, target).events(tally.sizes, np.ones(len(sizes), dtype=np.int64))
-
-        self.privacy_, self.spent_ = statement, remember(known, statement, owner, against=against)
-        self._units, self._bounds = N, tuple((low, high) for _, low, high in self._map.numeric)
+        steps = poisson(Settings(p, choice.longest, len(records.y)), cap, np.zeros(p))
+        table = np.column_stack([records.t, records.offset, records.usable])
+        self._release(planned, table, records.y, steps, partial(_CountSums, choice=choice))
         raw = self._table(0.95).estimates
         self.coef_, self.intercept_ = raw[:-1], float(raw[-1])
         return self
@@ -176,8 +140,7 @@ class PrivatePoissonRegressor(BaseEstimator):
 
         It is refused where released numbers say that noise hides them.
         """
-        check_is_fitted(self)
-        self._check()
+        self._checked()
         return self._table(confidence)
 
     def predict(self, X: Any, exposure: Any = None) -> Array:
@@ -187,21 +150,11 @@ class PrivatePoissonRegressor(BaseEstimator):
 
     def mean_interval(self, X: Any, confidence: float = 0.95) -> Array:
         """(records, 2) ends of intervals for the rates at these records, each alone."""
-        check_is_fitted(self)
-        self._check()
-        if not 0 < confidence < 1:
-            raise SpecError(f"confidence is a probability strictly between 0 and 1, not {confidence!r}")
-        x = self._design(X)
+        self._checked()
+        width, x = quantile(confidence), self._design(X)
         deviation = np.sqrt(np.maximum(np.sum((x @ self._estimate.covariance) * x, axis=1), 0.0))
-        margin = float(scipy.special.ndtri((1.0 + confidence) / 2.0)) * deviation
+        margin = width * deviation
         return np.exp(np.stack([x @ self._theta - margin, x @ self._theta + margin], axis=1))
-
-    def _check(self) -> None:
-        if self._estimate.refusal:
-            raise PrivacyError(
-                f"there are no intervals: {self._estimate.refusal}; more records, fewer or less correlated columns, a "
-                "smaller max_count or a larger epsilon would help"
-            )
 
     @property
     def _theta(self) -> Array:
@@ -211,13 +164,7 @@ class PrivatePoissonRegressor(BaseEstimator):
         return found
 
     def _table(self, confidence: float) -> CoefficientTable:
-        names = getattr(self, "feature_names_in_", None)
-        named = [f"column {k + 1}" for k in range(self.n_features_in_)] if names is None else [str(n) for n in names]
-        found = CoefficientTable(
-            (*named, "(constant)"), self._theta, self._estimate.covariance, self._estimate.sampling, self._units,
-            "record", "counts", confidence, "rate ratio", self.privacy_.verdict(), NOTE,
-        )  # fmt: skip
-        return found.in_raw_units(self._bounds)
+        return self._made_table(confidence, ("(constant)",), "record", "counts", "rate ratio", NOTE)
 
     def _cap(self) -> float:
         if self.max_count is None:
@@ -236,13 +183,6 @@ class PrivatePoissonRegressor(BaseEstimator):
         if not 0 < low <= high < math.inf:
             raise SpecError(f"exposure_bounds must be two public numbers over 0, not {self.exposure_bounds!r}")
         return 0.5 * (math.log(low) + math.log(high))
-
-    @property
-    def _map(self) -> Additive:
-        numeric = settings.numeric_columns(self.bounds, self.n_features_in_, getattr(self, "feature_names_in_", None))
-        if len(numeric) < self.n_features_in_:
-            raise SpecError("bounds must be given for every column: public numbers, such as bounds={'age': (0, 120)}")
-        return Additive(self.n_features_in_, numeric, degree=1)
 
     def _design(self, X: Any) -> Array:
         """Columns in [−1, 1], with the constant."""
@@ -264,22 +204,3 @@ class PrivatePoissonRegressor(BaseEstimator):
         low, high = self.exposure_bounds
         offset = np.log(np.clip(np.where(usable, spent, low), low, high)) - middle
         return _Records(self._map.rows(X), np.where(usable, counts, 0.0), offset, usable.astype(np.float64))
-
-
-NOTE = "Standard errors count sampling and privacy noise; they allow for counts that scatter more than Poisson's."
-
-
-def _released(
-    tally: Tally, shards: Shards, choice: Inference, cap: float, draws: tuple[Streams, Keys | None]
-) -> Estimate:
-    """All stages, one release each, and the estimate."""
-    step = 0
-
-    def answer(stage: Stage) -> Noisy:
-        nonlocal step
-        step += 1
-        part = OneShotRelease(_CountSums(stage, choice), tally.release, tally.sizes, step)
-        return part.finish(part.released(shards, *draws))
-
-    p = int(shards.X.shape[1]) - 1
-    return driven(poisson(Settings(p, choice.longest, int(tally.sizes.sum())), cap, np.zeros(p)), answer)

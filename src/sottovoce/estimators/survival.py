@@ -5,41 +5,23 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sottovoce._types import Array, IntArray
 from sottovoce.casts import class_numbers
 from sottovoce.errors import DataError, SpecError
 from sottovoce.estimators import settings
-from sottovoce.estimators.base import owners
-from sottovoce.estimators.composition import charge_budget, digest, fits_of, remember
+from sottovoce.estimators.composition import digest
+from sottovoce.estimators.sums import SumsEstimator
 from sottovoce.estimators.unusable import class_codes, own_values, real_numbers, warn_owner
-from sottovoce.evaluation.tally import Part, Tally, cells, seeded
+from sottovoce.evaluation.tally import Part, cells, seeded
 from sottovoce.inference.survival import Counts, Curve, LogRank, counts_of, log_rank, survival_curve
-from sottovoce.network.graphs import GRAPHS
-from sottovoce.privacy.events import Event
-from sottovoce.privacy.filter import Observer, release_against
-from sottovoce.privacy.release import (
-    ADVERSARIES,
-    LAWS,
-    Adversary,
-    Gaussian,
-    MechanismContext,
-    NoiseMechanism,
-    SecretPairs,
-)
-from sottovoce.privacy.sampling import Full
-from sottovoce.privacy.statement import statement_of
-from sottovoce.problem.shards import owner_of_rows
 
 COUNTS = Part(1, float(np.sqrt(2.0)))
 """One release of counts: another record leaves one cell and enters another."""
-RATIO = 30.0
-"""What pairs of nodes share, in units of what each adds alone: the mean's noise is within 0.1 % of the least."""
 
 
-class PrivateKaplanMeier(BaseEstimator):
+class PrivateKaplanMeier(SumsEstimator):
     """Kaplan–Meier curves by group and a log-rank test, with (ε, δ)-differential privacy for every record.
 
     One release of counts is all that leaves the owners: how many records of each group left in each public interval, by
@@ -75,6 +57,8 @@ class PrivateKaplanMeier(BaseEstimator):
     (True, True)
     """
 
+    instead, purchase = "lifelines", "survival curve"
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -106,29 +90,16 @@ class PrivateKaplanMeier(BaseEstimator):
         group : of each record, one of `groups`
         nodes : the owner of each record; without it the table has one owner, or `n_nodes` simulated ones
         """
-        times, groups, seed = self._times(), self._groups(), settings.seed(self.random_state)
-        left, ended, place = self._columns(time, event, group, groups, private=seed is None)
-        N = len(left)
-        offsets, order, self.nodes_ = owners(N, nodes, self.n_nodes, seeded=seed is not None)
-        owner, sizes = owner_of_rows((offsets, order)), np.diff(offsets)
-        epsilon, delta = settings.budget(self.epsilon, self.delta, N)
-        if epsilon is None:
-            raise SpecError("PrivateKaplanMeier counts the noise of a budget: give epsilon, or take lifelines without")
-        adversary = ADVERSARIES.read(str(settings.watching(self.trust, "auto", len(sizes)))).among(len(sizes))
-        tally = Tally.of(sizes, epsilon, delta, adversary, law_of(adversary, sizes))
-        statement = statement_of(tally.events, delta, str(adversary), seed is not None, secure=seed is None)
-        known = digest(np.stack([left, ended], axis=1), place)
-        with charge_budget(self.budget, "survival curve") as budget_check:
-            if budget_check is not None:
-                budget_check(statement)
-            exact = cells(owner, len(sizes), cell_numbers(left, ended, place, times, len(groups)), self._cells)
-            released = tally.answers(COUNTS, exact, seeded(seed, fits_of(known, seed is not None))).sum(axis=0)
-
-        def against(target: Observer) -> list[Event]:
-            return release_against(tally.release, target).events(tally.sizes, np.ones(len(sizes), dtype=np.int64))
-
-        self.privacy_, self.spent_ = statement, remember(known, statement, owner, against=against)
-        self.counts_: Counts = counts_of(released, len(groups), N, tally.noise_of_sum(COUNTS))
+        times, groups = public_times(self.times), self._groups()
+        private = settings.seed(self.random_state) is None
+        left, ended, place = self._columns(time, event, group, groups, private)
+        planned = self._planned(len(left), nodes)
+        tally, known = planned.tally, digest(np.stack([left, ended], axis=1), place)
+        with self._paid(planned, known) as salt:
+            number = cell_numbers(left, ended, place, times, len(groups))
+            exact = cells(planned.owner, len(tally.sizes), number, len(groups) * (2 * len(times) + 1) + 1)
+            released = tally.answers(COUNTS, exact, seeded(planned.seed, salt)).sum(axis=0)
+        self.counts_: Counts = counts_of(released, len(groups), len(left), tally.noise_of_sum(COUNTS))
         return self
 
     def curve(self, group: Any = None, confidence: float = 0.95) -> Curve:
@@ -145,7 +116,7 @@ class PrivateKaplanMeier(BaseEstimator):
         groups = self._groups()
         if group not in groups:
             raise SpecError(f"there is no group {group!r}; choose one of {', '.join(map(repr, groups))}")
-        return survival_curve(self.counts_, groups.index(group), self._times(), confidence)
+        return survival_curve(self.counts_, groups.index(group), public_times(self.times), confidence)
 
     def log_rank(self) -> LogRank:
         """The log-rank test of equal hazards in all groups."""
@@ -166,21 +137,6 @@ class PrivateKaplanMeier(BaseEstimator):
             frames.append(pd.DataFrame({"group": [group] * len(curve.times), **curve._asdict()}))
         return pd.concat(frames, ignore_index=True)
 
-    def _times(self) -> Array:
-        if self.times is None:
-            raise SpecError(
-                "times must be given: public ends of the intervals, such as times=np.arange(180, 3600, 180)"
-            )
-        try:
-            found = np.asarray(self.times, dtype=np.float64)
-        except (TypeError, ValueError):
-            found = np.empty((0, 0))
-        if found.ndim != 1 or not len(found) or not np.all(np.isfinite(found)):
-            raise SpecError("times must be a list of public numbers")
-        if not found[0] > 0 or np.any(np.diff(found) <= 0):
-            raise SpecError("times must be over 0 and increasing")
-        return found
-
     def _groups(self) -> list[Any]:
         if self.groups is None:
             return [None]
@@ -189,17 +145,11 @@ class PrivateKaplanMeier(BaseEstimator):
             raise SpecError("groups must be two or more different names, public; leave it out for one curve")
         return found
 
-    @property
-    def _cells(self) -> int:
-        return len(self._groups()) * (2 * len(self._times()) + 1) + 1
-
     def _columns(
         self, time: Any, event: Any, group: Any, groups: Sequence[Any], private: bool
     ) -> tuple[Array, Array, IntArray]:
         """Times, events (NaN where they cannot be used) and places of groups (−1 of none)."""
-        left, ended = (real_numbers(each) for each in (time, event))
-        if left.ndim != 1 or left.shape != ended.shape or not len(left):
-            raise DataError("time and event must be two columns of one number a record")
+        left, ended = exits(time, event)
         if (group is None) != (groups == [None]):
             raise SpecError("give a group for each record and groups=[…], the public names; or neither")
         place = np.zeros(len(left), dtype=np.int64)
@@ -208,7 +158,7 @@ class PrivateKaplanMeier(BaseEstimator):
             if names.shape != left.shape:
                 raise DataError(f"there are {len(left)} records but {names.size} groups; give one group a record")
             place = class_numbers(class_codes(groups, names), len(groups))
-        usable = np.isfinite(left) & (left >= 0) & np.isin(ended, (0.0, 1.0)) & (place >= 0)
+        usable = np.isfinite(left) & (place >= 0)
         bad = int(np.count_nonzero(~usable))
         if private:
             warn_owner(bad, "records have no usable time, event or group and count in no curve")
@@ -217,7 +167,7 @@ class PrivateKaplanMeier(BaseEstimator):
                 f"{bad} records have no usable time, event or group: times are numbers from 0, events 0 or 1, groups "
                 f"among {groups}; correct or drop them"
             )
-        return np.where(usable, left, np.nan), np.where(usable, ended, 0.0), place
+        return np.where(usable, left, np.nan), ended, place
 
 
 def cell_numbers(left: Array, ended: Array, place: IntArray, times: Array, groups: int) -> NDArray[np.int64]:
@@ -236,11 +186,25 @@ def cell_numbers(left: Array, ended: Array, place: IntArray, times: Array, group
     return np.where(usable, place * (2 * K + 1) + cell, groups * (2 * K + 1))
 
 
-def law_of(adversary: Adversary, sizes: IntArray) -> NoiseMechanism:
-    """Every node's own noise or, where most are trusted, noise that pairs of nodes cancel."""
-    if not isinstance(adversary, SecretPairs):
-        return Gaussian()
-    context = MechanismContext(
-        GRAPHS.read("complete")(len(sizes)), Full(), sizes, 1, adversary=adversary, scale=sizes.astype(float)
-    )
-    return LAWS.make("pairs", RATIO).on(context)
+def public_times(times: Any) -> Array:
+    """Ends of intervals that a user gave."""
+    if times is None:
+        raise SpecError("times must be given: public ends of the intervals, such as times=np.arange(180, 3600, 180)")
+    try:
+        found = np.asarray(times, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.empty((0, 0))
+    if found.ndim != 1 or not len(found) or not np.all(np.isfinite(found)):
+        raise SpecError("times must be a list of public numbers")
+    if not found[0] > 0 or np.any(np.diff(found) <= 0):
+        raise SpecError("times must be over 0 and increasing")
+    return found
+
+
+def exits(time: Any, event: Any) -> tuple[Array, Array]:
+    """When each record left, NaN where that or the event cannot be used, and whether by an event."""
+    left, ended = (real_numbers(each) for each in (time, event))
+    if left.ndim != 1 or left.shape != ended.shape or not len(left):
+        raise DataError("time and event must be two columns of one number a record")
+    usable = np.isfinite(left) & (left >= 0) & np.isin(ended, (0.0, 1.0))
+    return np.where(usable, left, np.nan), np.where(usable, ended, 0.0)

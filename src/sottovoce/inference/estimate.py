@@ -9,7 +9,8 @@ The estimate is one corrected step from a released point θ_A. With the noisy sc
 
 where s are deviations of privacy noise, M̂/N is the variance of the mean score and D = [ddᵀ − C₀]₊ with
 C₀ = Ĥ⁻¹ (s_g² I + M̂/N) Ĥ⁻¹ is how far the step truly goes: a symmetric noise matrix e has
-E (e d)(e d)ᵀ = s²/2 (‖d‖² I + ddᵀ). Regularization, early stopping and noise before θ_A enter through d alone.
+E (e d)(e d)ᵀ = s²/2 (‖d‖² I + ddᵀ), and another one where entries are known (`MatrixNoise`). Regularization, early
+stopping and noise before θ_A enter through d alone.
 """
 
 import math
@@ -105,13 +106,13 @@ def logistic(settings: Settings, start: Array) -> Procedure:
     gram, noise = released.values[0], released.deviations[0]
     for least in STEPS:
         found = yield Stage([Score(model, theta, at)], [shares["step"]])
-        part = length_of(found, inverse(gram, noise, mean_weight(model, gram, theta)), least)
-        theta = theta + part * solved(model, gram, noise, theta, found.values[0])
+        theta = moved(model, gram, noise, theta, found, least)
     w_max = min(0.25, 2.0 * mean_weight(model, gram, theta))
     parts: list[Part] = [Score(model, theta, at), Curvature(model, theta, at, w_max), Scatter(model, theta, at)]
     last = yield Stage(parts, [shares["score"], shares["curvature"], shares["scatter"]])
     (score, curvature, scatter), (s_g, s_H, _) = last
-    return corrected(theta, At(score, s_g, curvature, s_H, positive(scatter), settings.units), gram, model)
+    at_last = At(score, s_g, curvature, MatrixNoise.whole(s_H, settings.p), positive(scatter), settings.units)
+    return corrected(theta, at_last, gram, model, rescaled(model, gram, theta, curvature))
 
 
 def poisson(settings: Settings, cap: float, start: Array) -> Procedure:
@@ -125,16 +126,16 @@ def poisson(settings: Settings, cap: float, start: Array) -> Procedure:
     gram, noise = released.values[0], released.deviations[0]
     for least in STEPS:
         found = yield Stage([Score(model, theta, at)], [shares["step"]])
-        part = length_of(found, inverse(gram, noise, max(mean_weight(model, gram, theta), 1e-3)), least)
-        theta = theta + part * solved(model, gram, noise, theta, found.values[0])
+        theta = moved(model, gram, noise, theta, found, least)
     w_max = min(cap, max(3.0 * mean_weight(model, gram, theta), 0.01))
     parts: list[Part] = [Score(model, theta, at), Curvature(model, theta, at, w_max), Square(model, theta, at)]
     last = yield Stage(parts, [shares["score"], shares["curvature"], shares["scatter"]])
     (score, curvature, square), (s_g, s_H, _) = last
     dispersion = max(float(square) * model.steepest**2 / max(float(curvature[-1, -1]), 1e-6), 0.5)
-    return corrected(
-        theta, At(score, s_g, curvature, s_H, dispersion * positive(curvature), settings.units), gram, model
+    at_last = At(
+        score, s_g, curvature, MatrixNoise.whole(s_H, settings.p), dispersion * positive(curvature), settings.units
     )
+    return corrected(theta, at_last, gram, model, rescaled(model, gram, theta, curvature))
 
 
 def linear(settings: Settings) -> Procedure:
@@ -158,7 +159,8 @@ def linear(settings: Settings) -> Procedure:
         scatter = positive(spread)
     else:
         scatter = max(float(spread) / mean_row_weight(gram), 1e-3) * clip**2 * gram
-    made = corrected(theta, At(score, last.deviations[0], share * gram, share * noise, scatter, N), gram, model)
+    at_last = At(score, last.deviations[0], share * gram, MatrixNoise.whole(share * noise, p), scatter, N)
+    made = corrected(theta, at_last, gram, model, Pseudo(np.zeros((0, p)), np.zeros(0)))  # nothing bends
     made = made._replace(step=made.step / clip)
     least = float(scatter[-1, -1]) / mean_row_weight(gram)
     square = _residual_square(gram, cross, square, made.theta, least)
@@ -193,48 +195,87 @@ def with_intercept(
     return made._replace(theta=theta, covariance=whole, sampling=sampling)
 
 
+@dataclass(frozen=True, eq=False)
+class MatrixNoise:
+    """The noise BᵀeB in Ĥ.
+
+    Attributes
+    ----------
+    deviation : s_H, of the diagonal of e
+    profile : variances of the entries of e in units of s_H²; 0 where entries are known
+    basis : B
+    """
+
+    deviation: float
+    profile: Array
+    basis: Array
+
+    @classmethod
+    def whole(cls, deviation: float, p: int) -> "MatrixNoise":
+        """Of a symmetric matrix that was sent whole: 1 on the diagonal, ½ off it."""
+        return cls(deviation, (np.ones((p, p)) + np.eye(p)) / 2.0, np.eye(p))
+
+    @property
+    def level(self) -> float:
+        """About how large noise makes eigenvalues: s √(2p) where the matrix was sent whole."""
+        return 2.0 * self.deviation * math.sqrt(max(float(np.linalg.eigvalsh(self.profile)[-1]) - 0.5, 0.0))
+
+    def of(self, D: Array) -> Array:
+        """E (BᵀeB d)(BᵀeB d)ᵀ for D = ddᵀ: s²/2 (‖d‖² I + ddᵀ) where the matrix was sent whole."""
+        D = self.basis @ D @ self.basis.T
+        found = self.profile * D
+        np.fill_diagonal(found, self.profile @ np.diag(D))
+        return np.asarray(self.deviation**2 * self.basis.T @ found @ self.basis)
+
+
 class At(NamedTuple):
     """What was released at θ_A: g̃ and its noise, Ĥ and its noise, M̂, and N."""
 
     score: Array
     s_g: float
     curvature: Array
-    s_H: float
+    noise: MatrixNoise
     scatter: Array
     units: int
 
 
-def corrected(theta: Array, at: At, gram: Array, model: Model) -> Estimate:
-    """θ₁ and C from what was released at θ_A; see the module."""
-    score, s_g, curvature, s_H, scatter, N = at
-    p = len(theta)
+def corrected(theta: Array, at: At, gram: Array, model: Model, rows: "Pseudo") -> Estimate:
+    """θ₁ and C from what was released at θ_A; see the module. The curvature bends as it does on `rows`."""
+    score, s_g, curvature, noise, scatter, N = at
+    p, level = len(theta), noise.level
     values, vectors = np.linalg.eigh(curvature)
-    strength = float(values[0]) / (s_H * math.sqrt(2.0 * p)) if s_H > 0 else math.inf
-    usable = np.maximum(values, max(s_H * math.sqrt(2.0 * p), 1e-12) if strength < WEAKEST else -math.inf)
+    strength = float(values[0]) / level if level > 0 else math.inf
+    usable = np.maximum(values, max(level, 1e-12) if strength < WEAKEST else -math.inf)
     inv = (vectors / usable) @ vectors.T
     d = -inv @ score
     error = s_g**2 * np.eye(p) + scatter / N
     C0 = inv @ error @ inv
-    d = d - limited(inv @ bending(model, theta, d, C0, gram, curvature), d)
+    d = d - limited(inv @ bending(model, theta, d, C0, rows), d)
     D = positive(np.outer(d, d) - C0)
-    C = inv @ (error + s_H**2 / 2.0 * (np.trace(D) * np.eye(p) + D)) @ inv
+    C = inv @ (error + noise.of(D)) @ inv
     step = math.sqrt(max(float(d @ gram @ d), 0.0))
     return Estimate(theta + d, C, inv @ scatter @ inv / N, strength, step, gram)
 
 
-def bending(model: Model, theta: Array, d: Array, C0: Array, gram: Array, curvature: Array) -> Array:
-    """ρ = ½ mean[w′(u) ((xᵀd)² − xᵀC₀x) x], over normal rows with Ĝ's moments: what a straight step misses.
+class Pseudo(NamedTuple):
+    """Rows that stand for the records: a mean over records is Σ weight (…) over these."""
 
-    w′ is scaled so that the mean of w is what was released of it.
-    """
-    x = pseudo_rows(gram)
-    u = x @ theta
-    bends = model.bend(u)
-    if not bends.any():
-        return np.zeros(len(theta))
-    scale = curvature[-1, -1] / max(float(np.mean(model.curvature(u))), 1e-12)
+    x: Array
+    weight: Array
+
+
+def bending(model: Model, theta: Array, d: Array, C0: Array, rows: Pseudo) -> Array:
+    """ρ = ½ Σ weight w′(u) ((xᵀd)² − xᵀC₀x) x: what a straight step misses."""
+    x, weight = rows
     excess = np.square(x @ d) - np.sum((x @ C0) * x, axis=1)
-    return np.asarray(0.5 * scale * (bends * excess) @ x / len(x))
+    return np.asarray(0.5 * (weight * model.bend(x @ theta) * excess) @ x)
+
+
+def rescaled(model: Model, gram: Array, theta: Array, curvature: Array) -> Pseudo:
+    """Normal rows with Ĝ's moments and equal weights, by which the mean of w is what was released of it."""
+    x = pseudo_rows(gram)
+    mean = max(float(np.mean(model.curvature(x @ theta))), 1e-12)
+    return Pseudo(x, np.full(len(x), curvature[-1, -1] / mean / len(x)))
 
 
 def limited(change: Array, d: Array) -> Array:
@@ -255,18 +296,18 @@ def moments(gram: Array) -> tuple[Array, Array]:
     return mean, positive(gram[:-1, :-1] / g - np.outer(mean, mean))
 
 
-def pseudo_rows(gram: Array) -> Array:
+def pseudo_rows(gram: Array, count: int = PSEUDO_ROWS) -> Array:
     """Normal rows with Ĝ's moments, the same on every machine up to rounding."""
     mean, covariance = moments(gram)
     values, vectors = np.linalg.eigh(covariance)
-    rows = mean + (_normal(len(mean)) * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    rows = mean + (_normal(len(mean), count) * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     return np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
 
 
 @cache
-def _normal(columns: int) -> Array:
+def _normal(columns: int, count: int) -> Array:
     """Standard normal numbers in pairs of opposite sign."""
-    drawn = np.random.default_rng(0).standard_normal((PSEUDO_ROWS // 2, columns))
+    drawn = np.random.default_rng(0).standard_normal((count // 2, columns))
     return np.concatenate([drawn, -drawn])
 
 
@@ -277,22 +318,31 @@ def length_of(found: Noisy, inv: Array, least: float) -> float:
     return max(1.0 - noise**2 * float(np.trace(inv)) / length, least)
 
 
-def solved(model: Model, gram: Array, noise: float, theta: Array, score: Array) -> Array:
-    """The change of θ that takes the score to 0 where rows are normal with Ĝ's moments, by Newton's method.
+def moved(model: Model, gram: Array, noise: float, theta: Array, found: Noisy, least: float) -> Array:
+    """θ after a step by a noisy score."""
+    weight = max(mean_weight(model, gram, theta), 1e-3)
+    x = pseudo_rows(gram)
+    rows = Pseudo(x, np.full(len(x), mean_row_weight(gram) / len(x)))
+    ridge = weight * noise * math.sqrt(2.0 * len(theta)) / 4.0
+    change = solved(model, rows, ridge, theta, found.values[0])
+    return theta + length_of(found, inverse(gram, noise, weight), least) * change
+
+
+def solved(model: Model, rows: Pseudo, ridge: float, theta: Array, score: Array) -> Array:
+    """The change of θ that takes the score to 0 on these rows, by Newton's method.
 
     A straight step would fall short where curvature fades on the way, as for a rare class.
     """
-    x = pseudo_rows(gram)
-    g, p = mean_row_weight(gram), len(theta)
-    ridge = mean_weight(model, gram, theta) * noise * math.sqrt(2.0 * p) / 4.0
-    before, change, zero = x @ theta, np.zeros(p), np.zeros(len(x))
+    x, weight = rows
+    p, zero = len(theta), np.zeros(len(x))
+    before, change, whole = x @ theta, np.zeros(p), max(float(weight.sum()), 1e-300)
     first = model.slope(before, zero)
     for _ in range(NEWTON_STEPS):
         u = before + x @ change
-        gradient = g * ((model.slope(u, zero) - first) @ x) / len(x) + score + ridge * change
-        curvature = g * (x.T * model.curvature(u)) @ x / len(x) + ridge * np.eye(p)
+        gradient = (weight * (model.slope(u, zero) - first)) @ x + score + ridge * change
+        curvature = (x.T * (weight * model.curvature(u))) @ x + ridge * np.eye(p)
         move = np.linalg.solve(curvature + 1e-9 * np.eye(p), gradient)
-        far = float(np.sqrt(np.mean(np.square(x @ move))))
+        far = math.sqrt(float(weight @ np.square(x @ move)) / whole)
         change = change - move * min(1.0, LONGEST_MOVE / max(far, 1e-300))
         if far < CLOSE:
             break

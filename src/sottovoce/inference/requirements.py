@@ -13,6 +13,8 @@ import math
 
 from sottovoce.errors import PrivacyError
 from sottovoce.inference.estimate import LINEAR_SHARES, LOGISTIC_SHARES, SHARE, WEAKEST
+from sottovoce.inference.hazard import SHARES as HAZARD_SHARES
+from sottovoce.inference.hazard import W_MEANS
 
 HARDLY_CORRELATED = 4.5
 """k of columns that are hardly correlated: data with less than this needs are refused before anything is spent."""
@@ -25,15 +27,18 @@ def expected_strength(
 
     Parameters
     ----------
-    loss : 'logistic', 'squared' or 'poisson'
+    loss : 'logistic', 'squared', 'poisson' or 'hazard'
     units, features : N, and columns without the constant
     multiplier : z₁ of one release at (ε, δ)
     factor : by what the noise of several owners is larger than that of one
     k : R²/(p λ_min(G))
     """
-    share = SHARE * (LINEAR_SHARES["gram"] if loss == "squared" else LOGISTIC_SHARES["curvature"])
-    if loss == "poisson":  # which spends the whole budget, and has w_max = 3 w̄
-        share *= (2.0 / 3.0) ** 2 / SHARE
+    share = {
+        "squared": SHARE * LINEAR_SHARES["gram"],
+        "logistic": SHARE * LOGISTIC_SHARES["curvature"],
+        "poisson": LOGISTIC_SHARES["curvature"] * (2.0 / 3.0) ** 2,  # has the whole budget, and w_max = 3 w̄
+        "hazard": HAZARD_SHARES["curvature"] * (2.0 / W_MEANS) ** 2,
+    }[loss]
     return units * math.sqrt(share) / (4.0 * multiplier * factor * k * (features + 1) ** 1.5)
 
 
@@ -51,9 +56,16 @@ def records_needed(loss: str, features: int, multiplier: float, factor: float = 
 
 
 def check_enough(
-    loss: str, units: int, features: int, multiplier: float, epsilon: float, factor: float = 1.0, of: str = "records"
+    loss: str,
+    units: int,
+    features: int,
+    multiplier: float,
+    epsilon: float,
+    factor: float = 1.0,
+    of: str = "records",
+    intervals: int = 1,
 ) -> None:
-    """Refuse intervals that cannot be had, before anything is spent.
+    """Refuse intervals that cannot be had, before anything is spent; every interval of time has a constant.
 
     Examples
     --------
@@ -61,12 +73,14 @@ def check_enough(
     Traceback (most recent call last):
     sottovoce.errors.PrivacyError: intervals for 20 columns at ε = 1 need about 20,000 records, and more if columns ...
     """
-    needed = records_needed(loss, features, multiplier, factor)
+    needed = records_needed(loss, features + intervals - 1, multiplier, factor)
     if units >= needed:
         return
-    kept = max(1, int(features * (units / needed) ** (2.0 / 3.0)))
+    kept = max(1, int((features + intervals - 1) * (units / needed) ** (2.0 / 3.0)))
+    what = f"{features} columns" if intervals == 1 else f"{features} columns and {intervals} times"
+    keep = f"about {kept} columns" if intervals == 1 else f"about {kept} columns and times together"
     raise PrivacyError(
-        f"intervals for {features} columns at ε = {epsilon:g} need about {needed:,} {of}, and more if columns are "
-        f"correlated; there are {units:,}: keep about {kept} columns, take ε ≈ {epsilon * needed / units:.2g}, or "
+        f"intervals for {what} at ε = {epsilon:g} need about {needed:,} {of}, and more if columns are "
+        f"correlated; there are {units:,}: keep {keep}, take ε ≈ {epsilon * needed / units:.2g}, or "
         "leave inference out"
     )

@@ -128,7 +128,7 @@ def unpacked(numbers: Array) -> Array:
     return found + np.triu(found, 1).T
 
 
-def _squares(u: Array) -> Array:
+def squares(u: Array) -> Array:
     """Packed u uᵀ of every row."""
     i, j = np.triu_indices(u.shape[1])
     return np.asarray(u[:, i] * u[:, j] * np.where(i == j, 1.0, math.sqrt(2.0)))
@@ -166,7 +166,7 @@ class Gram:
 
     def units(self, rows: Rows) -> Array:
         """Packed."""
-        return of_units(_squares(self._vectors(rows)), rows.counts)
+        return of_units(squares(self._vectors(rows)), rows.counts)
 
     def total(self, rows: Rows) -> Array:
         """One product of matrices."""
@@ -258,7 +258,7 @@ class Curvature(_At):
 
     def units(self, rows: Rows) -> Array:
         """Packed."""
-        return of_units(self._weights(rows)[:, None] * _squares(rows.u), rows.counts)
+        return of_units(self._weights(rows)[:, None] * squares(rows.u), rows.counts)
 
     def total(self, rows: Rows) -> Array:
         """One product of matrices."""
@@ -284,7 +284,7 @@ class Scatter(Score):
 
     def units(self, rows: Rows) -> Array:
         """Packed."""
-        return _squares(self._scores(rows, False))
+        return squares(self._scores(rows, False))
 
     def total(self, rows: Rows) -> Array:
         """One product of matrices."""

@@ -142,12 +142,12 @@ def survival_curve(counts: Counts, group: int, times: Array, confidence: float =
         private[k] = squares - (events.sum() + censored.sum() + later * total[k]) ** 2 / counts.cells
     variance = sampling + counts.deviation**2 * np.maximum(private, 0.0)
     error = np.sqrt(variance)
-    low, high = _ends(log_survival, error, float(scipy.special.ndtri((1.0 + confidence) / 2.0)))
+    low, high = interval_of_survival(log_survival, error, float(scipy.special.ndtri((1.0 + confidence) / 2.0)))
     S = np.minimum(np.exp(log_survival), 1.0)
     return Curve(np.asarray(times)[:count], S, low, high, error, np.sqrt(sampling), n, d)
 
 
-def _ends(log_survival: Array, error: Array, z: float) -> tuple[Array, Array]:
+def interval_of_survival(log_survival: Array, error: Array, z: float) -> tuple[Array, Array]:
     """Low and high ends of S."""
     hazard = np.maximum(-log_survival, 1e-300)
     steep = hazard > STEEP * error

@@ -23,7 +23,7 @@ class CoefficientTable:
 
     Attributes
     ----------
-    names : of the columns and, last, of the constant term
+    names : of the columns and, last, of the constant terms
     estimates, covariance : with everything that moves them: sampling and privacy noise
     sampling : the part of the covariance that there would be without privacy
     units, unit : how many records or people there are
@@ -32,6 +32,7 @@ class CoefficientTable:
     ratio : 'odds ratio', 'rate ratio' or '', what e^estimate is
     statement : the privacy statement in one line
     note : what the estimates and standard errors are
+    constants : how many constant terms there are
 
     Examples
     --------
@@ -59,6 +60,7 @@ class CoefficientTable:
     ratio: str
     statement: str
     note: str = WHY
+    constants: int = 1
 
     def __post_init__(self) -> None:
         """A confidence that is one."""
@@ -107,13 +109,14 @@ class CoefficientTable:
         >>> raw.estimates, raw.errors.round(3)
         (array([ 0.1, -3. ]), array([0.05 , 2.236]))
         """
-        if len(bounds) != len(self.names) - 1:
-            raise SpecError(f"the table has {len(self.names) - 1} columns, but the schema makes {len(bounds)} features")
+        columns = len(self.names) - self.constants
+        if len(bounds) != columns:
+            raise SpecError(f"the table has {columns} columns, but the schema makes {len(bounds)} features")
         A = np.eye(len(self.names))
         for j, ends in enumerate(bounds):
             if ends is not None:
                 low, high = ends
-                A[j, j], A[-1, j] = 2.0 / (high - low), -(high + low) / (high - low)
+                A[j, j], A[columns:, j] = 2.0 / (high - low), -(high + low) / (high - low)
         covariance, sampling = (A @ each @ A.T for each in (self.covariance, self.sampling))
         return replace(self, estimates=A @ self.estimates, covariance=covariance, sampling=sampling)
 
