@@ -13,7 +13,7 @@ from sottovoce import AlgorithmSpec, Execution, PrivateClassifier, PublicEncoder
 from sottovoce.consortium.agreement import read_agreement
 from sottovoce.consortium.submit import Status
 from sottovoce.figure import Curve, Figure, Panel, draw
-from sottovoce.pages import planner, watch
+from sottovoce.pages import watch
 from sottovoce.pages.server import Served
 from sottovoce.privacy.release import ADVERSARIES
 from sottovoce.privacy.theorem1 import Theorem1, compare
@@ -130,8 +130,8 @@ def draw_report() -> None:
         photograph(path.as_uri(), "report", 2020)
 
 
-def draw_pages() -> None:
-    """The planner's page, and the watch page of three hospitals in the middle of a run."""
+def draw_watch() -> None:
+    """The watch page of three hospitals in the middle of a run."""
     agreement = read_agreement(Path(__file__).parents[1] / "examples" / "consortium" / "consortium.toml")
     done = dict(zip(agreement.run.nodes, (0.43, 0.42, 0.42), strict=False))
     rows = {
@@ -141,32 +141,15 @@ def draw_pages() -> None:
     first, second, *_ = agreement.run.nodes
     rows[first]["waits"] = {"round": rows[first]["round"] + 1, "for": second, "seconds": 7.0}
     status = Status("2f1b", "RUNNING", rows)
-    views = {
-        "planner": planner.page(),
-        "watch": watch.page(partial(watch.of_run, agreement, status, []), agreement),
-    }
-    for name, view in views.items():
-        with Served(view) as served:
-            threading.Thread(target=served.serve_forever, daemon=True).start()
-            photograph(served.address, name, 1300 if name == "planner" else 620)
-            served.shutdown()
-
-
-def draw_site() -> None:
-    """The site's first page, where `make docs` has built it."""
-    index = Path(__file__).parents[1] / "build" / "docs" / "index.html"
-    if index.exists():
-        photograph(index.as_uri(), "site", 1240)
-    else:
-        print("site.png is left as it is: `make docs` has built no site here")
-
-
-WIDTHS = {"": 1280, "-narrow": 420}
-"""Of a desk and of a telephone, in pixels, and what their pictures' names end with."""
+    view = watch.page(partial(watch.of_run, agreement, status, []), agreement)
+    with Served(view) as served:
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        photograph(served.address, "watch", 620)
+        served.shutdown()
 
 
 def photograph(address: str, name: str, height: int) -> None:
-    """A page from its top, as a desk and a telephone show it; pictures stay as they are where there is no Chromium."""
+    """A page from its top; a picture stays as it is where there is no Chromium."""
     from playwright.sync_api import sync_playwright
 
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -175,12 +158,12 @@ def photograph(address: str, name: str, height: int) -> None:
         return
     with sync_playwright() as api:
         browser = api.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        for end, width in WIDTHS.items():
-            page = browser.new_page(viewport={"width": width, "height": 900}, device_scale_factor=0.8)
-            page.goto(address)
-            page.wait_for_timeout(5000)
-            clip = {"x": 0, "y": 0, "width": width, "height": height}
-            page.screenshot(path=IMAGES / f"{name}{end}.png", full_page=True, clip=clip)
+        page = browser.new_page(viewport={"width": 1280, "height": 900}, device_scale_factor=0.8)
+        page.goto(address)
+        page.wait_for_timeout(5000)
+        page.screenshot(
+            path=IMAGES / f"{name}.png", full_page=True, clip={"x": 0, "y": 0, "width": 1280, "height": height}
+        )
         browser.close()
 
 
@@ -190,5 +173,4 @@ if __name__ == "__main__":
     draw_run()
     draw_theorem1()
     draw_report()
-    draw_pages()
-    draw_site()
+    draw_watch()

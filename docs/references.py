@@ -305,6 +305,17 @@ def files_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def citations() -> str:
+    """A table of the sources of all algorithms that `compare` runs."""
+    from sottovoce.experiments.baselines import BASELINES
+
+    sources: dict[str, list[str]] = {}
+    for name, baseline in BASELINES.items():
+        sources.setdefault(baseline.citation, []).append(f"`{name}`")
+    rows = [f"| {', '.join(names)} | {source} |" for source, names in sources.items()]
+    return "\n".join(["| algorithm | source |", "|---|---|", *rows]) + "\n"
+
+
 def renames() -> str:
     """Tables of the names of version 0.2 and their replacements."""
     rows = [
@@ -327,10 +338,26 @@ def _two_columns(rows: list[list[str]]) -> str:
 def write(folder: Path) -> None:
     """Write all pages into a folder; a page that is the same is left alone."""
     folder.mkdir(exist_ok=True)
-    for name, text in (("command.md", command_page()), ("files.md", files_page()), ("renames.txt", renames())):
+    for name, text in (
+        ("command.md", command_page()),
+        ("files.md", files_page()),
+        ("renames.txt", renames()),
+        ("citations.txt", citations()),
+    ):
         page = folder / name
         if not page.exists() or page.read_text(encoding="utf-8") != text:
             page.write_text(text, encoding="utf-8")
 
 
-__all__ = ["Key", "command_page", "files_page", "options", "renames", "spec_keys", "table", "verbs", "write"]
+__all__ = [
+    "Key",
+    "citations",
+    "command_page",
+    "files_page",
+    "options",
+    "renames",
+    "spec_keys",
+    "table",
+    "verbs",
+    "write",
+]

@@ -16,6 +16,7 @@ from sottovoce.consortium import agreement
 from sottovoce.data.dialect import Dialect
 from sottovoce.data.schema import Column, Label, Schema, schema_of
 from sottovoce.errors import SpecError
+from sottovoce.experiments.baselines import BASELINES
 from sottovoce.node import runfile, site
 from sottovoce.run.spec import PARTS
 
@@ -112,3 +113,9 @@ def test_every_old_name_has_its_row():
         assert all(f".{old}` | `{new}` |" in text for names in group.values() for old, new in names.items())
     assert all(f"({old}=)` | `{new}=` |" in text for names in _renamed.ARGUMENTS.values() for old, new in names.items())
     assert "generated/renames.txt" in (ROOT / "docs" / "upgrade.md").read_text(encoding="utf-8")
+
+
+def test_every_algorithm_is_cited():
+    text = references.citations()
+    assert all(f"`{name}`" in text and baseline.citation in text for name, baseline in BASELINES.items())
+    assert "generated/citations.txt" in (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")
