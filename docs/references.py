@@ -132,12 +132,18 @@ SITE = (
 
 def table(keys: tuple[Key, ...]) -> str:
     """A Markdown table of keys."""
-    rows = [f"| `{k.name}` | {k.kind} | {k.default} | {_cell(k.meaning)} |" for k in keys]
-    return "\n".join(["| key | value | default | meaning |", "|---|---|---|---|", *rows])
+    return _rows("key", [(k.name, k.kind, k.default, k.meaning) for k in keys])
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+def _rows(head: str, rows: list[tuple[str, str, str, str]]) -> str:
+    """A table of names with their kinds, and what they mean with their defaults."""
+    lines = [f"| {head} | meaning |", "|---|---|"]
+    for name, kind, default, meaning in rows:
+        words = re.sub(r"(?<![`\w-])(--[a-z][a-z0-9-]*)", r"`\1`", meaning).replace("|", "\\|")
+        first, _, choices = words.partition("<br>")
+        ending = {REQUIRED: " *Required.*", "": "", "none": ""}.get(default, f" Default: {default}.")
+        lines.append(f"| `{name}`<br>{kind} | {first}{ending}{choices and '<br>' + choices} |")
+    return "\n".join(lines)
 
 
 # -- fields of a spec --
@@ -240,7 +246,7 @@ def _exit_codes() -> str:
     kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if "exit_code" in vars(kind)]
     rows = [(kind.exit_code, (inspect.getdoc(kind) or "").split("\n")[0]) for kind in kinds if kind.exit_code > 1]
     rows += [(0, "Success."), (7, "An audit's lower bound is over the stated ε.")]
-    lines = [f"| {code} | {_cell(meaning)} |" for code, meaning in sorted(rows)]
+    lines = [f"| {code} | {meaning} |" for code, meaning in sorted(rows)]
     return "\n".join(["| exit code | meaning |", "|---|---|", *lines])
 
 
@@ -259,8 +265,7 @@ def command_page() -> str:
     for name, verb in verbs(typer.main.get_command(app)):
         description = re.sub(r"^Example:.*\n\n", "", inspect.cleandoc(verb.help or ""))
         text += [f"## {name}", description.replace("\b", ""), f"```text\n{EXAMPLES[name]}\n```"]
-        rows = [f"| `{o.names}` | {o.kind} | {o.default} | {_cell(o.meaning)} |" for o in options(verb)]
-        text.append("\n".join(["| option | value | default | meaning |", "|---|---|---|---|", *rows]))
+        text.append(_rows("option", list(options(verb))))
     return "\n\n".join(text) + "\n"
 
 

@@ -47,10 +47,10 @@ def section(page, title):
 def test_every_option_is_there_and_says_what_it_does(verb):
     part = section(COMMAND, verb)
     for option in references.options(VERBS[verb]):
-        assert f"| `{option.names}` |" in part
+        assert f"| `{option.names}`<br>" in part
         assert len(option.meaning) > 1, f"{verb} {option.names} has no help"
     known = {name for p in VERBS[verb].params if p.param_type_name == "option" for name in (*p.opts, *p.secondary_opts)}
-    rows = "\n".join(re.findall(r"^\| `(-[^`]*)` ", part, re.MULTILINE))
+    rows = "\n".join(re.findall(r"^\| `(-[^`]*)`<br>", part, re.MULTILINE))
     assert known == set(re.split(r"[,\s]+", rows)) - {""}
 
 
@@ -65,7 +65,7 @@ def test_every_field_of_a_spec_is_there_and_has_a_description(part):
     for key in keys:
         described = key.meaning.split("<br>")[0]
         assert len(described) > 2, f"{part}.{key.name} has no text below it in run/spec.py"
-        assert f"| `{key.name}` |" in section(FILES, f"[{part}]")
+        assert f"| `{key.name}`<br>" in section(FILES, f"[{part}]")
 
 
 def test_keys_are_those_that_the_code_reads():
@@ -97,7 +97,7 @@ def test_keys_without_a_description_would_be_seen():
     keys = [key for group in every for key in group if isinstance(key, references.Key)]
     assert len(keys) > 50 and all(key.kind and key.default and len(key.meaning) > 10 for key in keys)
     for key in keys:
-        assert f"| `{key.name}` |" in FILES
+        assert f"| `{key.name}`<br>" in FILES
 
 
 def test_an_unknown_key_of_a_schema_is_an_error():
