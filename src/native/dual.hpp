@@ -58,42 +58,24 @@ inline double dual_slope(const Dual& d, i64 row, double u) {
   return s > high ? high : s;
 }
 
-template <class V>
-inline void dual_move(const Dense<V>& X, const Dual& d, i64 row, double push) {
-  const V* RESTRICT c = X.at(row);
-  double *RESTRICT z = d.z, *RESTRICT x = d.x;
-  const double phi = d.phi, scale = d.scale, lo = d.lo, hi = d.hi;
-  for (i64 j = 0; j < X.width; j++) {
-    z[j] += push * double(c[j]);
-    x[j] = dual_primal(z[j], phi, scale, lo, hi);
-  }
-}
-
-template <class V>
-inline void dual_move(const Csr<V>& X, const Dual& d, i64 row, double push) {
-  for (i64 at = X.indptr[row]; at < X.indptr[row + 1]; at++) {
-    const i64 j = X.indices[at];
-    d.z[j] += push * double(X.values[at]);
-    d.x[j] = dual_primal(d.z[j], d.phi, d.scale, d.lo, d.hi);
-  }
-}
-
 // Visits the given rows once, in their order; s, z and x are updated in place.
 inline void dual_pass(Dual& d) {
   with_rows(d.data, [&](auto X) {
     const i64 last = d.data.features;  // the intercept's coordinate
+    const double intercept = d.data.intercept, phi = d.phi, scale = d.scale, lo = d.lo, hi = d.hi;
+    double *RESTRICT z = d.z, *RESTRICT x = d.x;
     for (i64 e = 0; e < d.count; e++) {
       const i64 row = d.rows[e];
-      double u = X.dot(row, d.x);
-      if (d.data.intercept != 0.0) u += d.data.intercept * d.x[last];
-      const double found = dual_slope(d, row, u);
+      const double u = X.dot(row, x) + (intercept != 0.0 ? intercept * x[last] : 0.0);
+      const double found = dual_slope(d, row, u), push = d.w[row] * (d.s[row] - found);
       if (found == d.s[row]) continue;
-      const double push = d.w[row] * (d.s[row] - found);
       d.s[row] = found;
-      dual_move(X, d, row, push);
-      if (d.data.intercept == 0.0) continue;
-      d.z[last] += push * d.data.intercept;
-      d.x[last] = dual_primal(d.z[last], d.phi, d.scale, d.lo, d.hi);
+      const auto move = [=](i64 j, double value) {
+        z[j] += push * value;
+        x[j] = dual_primal(z[j], phi, scale, lo, hi);
+      };
+      X.each(row, move);
+      if (intercept != 0.0) move(last, intercept);
     }
   });
 }

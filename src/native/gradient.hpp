@@ -114,8 +114,8 @@ inline void scale_slopes(double* RESTRICT u, const double* RESTRICT factors, i64
 
 // Moves the coordinates that a row touches out of `mean`; gives the sum of their squares. A
 // coordinate that several rows share is counted once: it is zero afterwards.
-template <class V>
-inline double take_touched(const Csr<V>& X, i64 row, double intercept, i64 K, i64 m, double* mean,
+template <class Rows>
+inline double take_touched(const Rows& X, i64 row, double intercept, i64 K, i64 m, double* mean,
                            i64* places, double* values, i64& found) {
   double squares = 0.0;
   const auto take = [&](i64 j) {
@@ -124,15 +124,10 @@ inline double take_touched(const Csr<V>& X, i64 row, double intercept, i64 K, i6
     mean[j] = 0.0;
   };
   for (i64 k = 0; k < K; k++) {
-    for (i64 at = X.indptr[row]; at < X.indptr[row + 1]; at++) take(k * m + X.indices[at]);
+    X.each(row, [&](i64 j, double) { take(k * m + j); });
     if (intercept != 0.0) take((k + 1) * m - 1);
   }
   return squares;
-}
-
-template <class V>
-inline double take_touched(const Dense<V>&, i64, double, i64, i64, double*, i64*, double*, i64&) {
-  return 0.0;
 }
 
 // Adds a person whose rows are too long on average: their mean in units of `longest`, measured,

@@ -32,6 +32,11 @@ struct Dense {
     for (i64 j = 4 * part; j < width; j++) s += double(c[j]) * x[j];
     return (s + t) + (v + w);
   }
+  template <class F>
+  INLINE void each(i64 row, F take) const {
+    const V* RESTRICT c = at(row);
+    for (i64 j = 0; j < width; j++) take(j, double(c[j]));
+  }
   void add(i64 row, double weight, double* RESTRICT g) const {
     add_scaled(g, weight, at(row), width);
   }
@@ -62,10 +67,6 @@ struct Dense {
     }
     for (; e < count; e++) add(rows[e], u[e], g);
   }
-  void ask_for(i64 row) const {
-    const char* first = reinterpret_cast<const char*>(at(row));
-    for (i64 j = 0; j < width * i64(sizeof(V)); j += 64) PREFETCH(first + j);
-  }
 };
 
 template <class V>
@@ -89,9 +90,12 @@ struct Csr {
     if (at < end) s += double(values[at]) * x[indices[at]];
     return s + t;
   }
+  template <class F>
+  INLINE void each(i64 row, F take) const {
+    for (i64 at = indptr[row]; at < indptr[row + 1]; at++) take(indices[at], double(values[at]));
+  }
   void add(i64 row, double weight, double* RESTRICT g) const {
-    for (i64 at = indptr[row]; at < indptr[row + 1]; at++)
-      g[indices[at]] += weight * double(values[at]);
+    each(row, [=](i64 j, double value) { g[j] += weight * value; });
   }
   void dots(const i64* rows, i64 count, const double* RESTRICT x, double bias,
             double* RESTRICT u) const {
@@ -100,7 +104,6 @@ struct Csr {
   void pull(const i64* rows, i64 count, const double* RESTRICT u, double* RESTRICT g) const {
     for (i64 e = 0; e < count; e++) add(rows[e], u[e], g);
   }
-  void ask_for(i64) const {}
 };
 
 // Calls a function with the rows of some data, whatever they are stored as.

@@ -24,11 +24,8 @@ INLINE double point(double z, double threshold, double scale, double lo, double 
 }
 
 // total += weight * x
-inline void add_scaled(double* RESTRICT total, double weight, const double* RESTRICT x, i64 count) {
-  for (i64 j = 0; j < count; j++) total[j] += weight * x[j];
-}
-
-inline void add_scaled(double* RESTRICT total, double weight, const float* RESTRICT x, i64 count) {
+template <class V>
+inline void add_scaled(double* RESTRICT total, double weight, const V* RESTRICT x, i64 count) {
   for (i64 j = 0; j < count; j++) total[j] += weight * double(x[j]);
 }
 

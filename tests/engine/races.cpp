@@ -43,7 +43,7 @@ struct World {
   Room room;
   std::vector<float> X =
       listed<float>(N * Q * M, [](i64 e) { return double(e * 2654435761 % 1000) / 3e4 - 0.016; });
-  std::vector<i64> offsets, starts, begins, batch, zeros = std::vector<i64>(8), groups = {1};
+  std::vector<i64> offsets, starts, begins, batch, zeros = std::vector<i64>(8);
   std::vector<i32> active, pattern = std::vector<i32>(size_t(T));
   bool flat[1] = {true}, noisy[N] = {true, true, true, true, true, true};
   Job job{};
@@ -60,15 +60,14 @@ struct World {
     job.data.nodes = N, job.data.most = Q, job.data.longest = 2, job.data.offsets = offsets.data();
     job.data.y = room.take(N * Q, 1.0), job.data.norms = room.take(N * Q, 1.0);
     if (people) job.data.starts = begins.data();
-    job.plan.starts = starts.data(), job.plan.corners = zeros.data(),
-    job.plan.groups = groups.data();
+    job.plan.starts = starts.data(), job.plan.corners = zeros.data();
     job.plan.active = active.data(), job.plan.pattern = pattern.data(), job.plan.flat = flat;
     job.plan.weights = room.take(N * N, 1.0 / double(k));
     job.plan.rounds = T, job.plan.widest = k, job.plan.speakers = k;
     job.model.phi = room.take(1), job.model.mu = room.take(1, 0.1), job.model.radius = room.take(1);
     job.model.lo = room.take(1, -HUGE_VAL), job.model.hi = room.take(1, HUGE_VAL);
-    job.model.clip = room.take(1, 0.5), job.model.closed = true, job.model.loss = LOGISTIC,
-    job.model.outputs = 1;
+    job.model.clip = room.take(1, 0.5), job.model.closed = true;
+    job.model.loss = {LOGISTIC, 0.0, 1};
     double *A = room.take(T + 1), *P = room.take(T + 1);
     for (i64 t = 1; t <= T; t++) A[t] = double(t), P[t] = double(t) / 5.1;
     job.steps = {room.take(T, 1.0),
@@ -131,8 +130,8 @@ double rounds(const World& world, int threads, i64 parts) {
   all.spots.pair_keys = r.take<u32>(N);
   all.spots.parts = r.take(parts * (M + 512)), all.spots.counts = r.take<i64>(4),
   all.spots.since = r.take<i64>(N);
-  all.spots.picks = r.take<i64>(4 * Q), all.spots.pulls = r.take(2 * Q),
-  all.spots.edges = r.take(64);
+  all.spots.rows = r.take<i64>(2 * Q), all.spots.pulls = r.take(2 * Q),
+  all.spots.edges = r.take<Edge>(64);
   base::kernels.run_rounds(all);
   return sum(all.z, N * M);
 }
