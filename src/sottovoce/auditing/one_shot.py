@@ -200,22 +200,26 @@ class _Copies:
         details["at_once"] = most if len(self.nodes) == 1 else min(most, MAX_COPIES_WITH_PAIRS)
         return attacked(stated or self.event, spec.privacy.delta, played, **(details | given))
 
-    def attack_query(
+    def attack_queries(
         self,
         spec: Spec,
-        query: Query[object],
+        queries: Callable[[Shards], Sequence[Query[object]]],
         records: tuple[Array, Array],
         note: str,
         most: int,
         stated: AccountedEvent | None,
         given: dict[str, Any],
+        first: int = BEFORE,
     ) -> Audit:
-        """Attack one query by two records (X, y) whose contributions are as far apart as any two can be."""
-        one, other = query.means(_shards_of_kinds(*records, np.arange(2), [1, 1])) / self.records
+        """Attack what is released from round `first` on, by two records (X, y) as far apart in it as any two can be."""
+        alone = _shards_of_kinds(*records, np.arange(2), [1, 1])
+        one, other = np.concatenate([query.means(alone) for query in queries(alone)], axis=1) / self.records
         line = (other - one) / self.sigma**2
 
         def played(worlds: IntArray, key: int) -> Array:
-            return np.asarray(self.seen(query, self.shards(*records, worlds), spec, key) @ line)
+            shards = self.shards(*records, worlds)
+            seen = [self.seen(query, shards, spec, key, when) for when, query in enumerate(queries(shards), first)]
+            return np.asarray(np.concatenate(seen, axis=1) @ line)
 
         return self.attacked(spec, played, note, stated, most, given)
 
@@ -250,7 +254,7 @@ def audit_pre_release(
     copies, query = _Copies.of(spec, sizes, features), RowMoments(moments, features, spec.problem.row_norm)
     rows = spec.problem.row_norm * _worst_rows(moments, features)
     note, most = "moments of the records, on their own", _copies(copies.records, features)
-    return copies.attack_query(spec, query, (rows, np.ones(2)), note, most, stated, how)
+    return copies.attack_queries(spec, lambda _: [query], (rows, np.ones(2)), note, most, stated, how)
 
 
 def _worst_rows(moments: Moments, features: int) -> Array:
@@ -299,9 +303,8 @@ def audit_columns(spec: Spec, sizes: IntArray, *, stated: AccountedEvent | None 
     rows[:, : of.d] = np.array([[-1.0], [1.0]]) / query.unit
     rows[:, of.d : of.d + 1] = np.array([[-of.rest], [of.rest]]) / query.unit
     most = min(MAX_COPIES_WITH_PAIRS, _copies(copies.records, query.width))
-    return copies.attack_query(
-        spec, query, (rows, np.ones(2)), "noisy counts of columns, on their own", most, stated, how
-    )
+    note = "noisy counts of columns, on their own"
+    return copies.attack_queries(spec, lambda _: [query], (rows, np.ones(2)), note, most, stated, how)
 
 
 # -- the counts of targets --
@@ -332,7 +335,7 @@ def audit_target_range(spec: Spec, sizes: IntArray, *, stated: AccountedEvent | 
     copies = _Copies.of(spec, sizes, 1)
     records = np.zeros((2, 1)), np.array([-1.0, 1.0])  # one target at either end: in other cells of all sizes
     note, most = "noisy counts of targets, on their own", min(MAX_COPIES_WITH_PAIRS, _copies(copies.records))
-    return copies.attack_query(spec, TargetCounts(quantiles), records, note, most, stated, how)
+    return copies.attack_queries(spec, lambda _: [TargetCounts(quantiles)], records, note, most, stated, how)
 
 
 # -- the counts of scores --
@@ -362,23 +365,14 @@ def audit_private_threshold(spec: Spec, sizes: IntArray, *, stated: AccountedEve
     if not balance:
         raise SpecError("this run counts no scores, and there is nothing to audit after it")
     copies = _Copies.of(spec, sizes, 1)
-    X, ends = np.zeros((2, 1)), np.array([-1.0, 1.0])  # scores in other cells of all sizes, of either class
+    records = np.zeros((2, 1)), np.array([-1.0, 1.0])  # scores in other cells of all sizes, of either class
     edges = np.linspace(-0.5, 0.5, len(SCORE_EDGES))  # whatever the first part said
 
     def parts(shards: Shards) -> tuple[Query[object], Query[object]]:
         return ScoreCells(balance, shards.y), ClassCells(balance, shards.y, edges)
 
-    alone, last = _shards_of_kinds(X, ends, np.arange(2), [1, 1]), spec.algorithm.rounds
-    one, other = np.concatenate([part.means(alone) for part in parts(alone)], axis=1) / copies.records
-    line = (other - one) / copies.sigma**2
-
-    def played(worlds: IntArray, key: int) -> Array:
-        shards = copies.shards(X, ends, worlds)
-        both = (copies.seen(part, shards, spec, key, last + k) for k, part in enumerate(parts(shards), start=1))
-        return np.asarray(np.concatenate([*both], axis=1) @ line)
-
     note, most = "noisy counts of scores, on their own", min(MAX_COPIES_WITH_PAIRS, _copies(copies.records))
-    return copies.attacked(spec, played, note, stated, most, how)
+    return copies.attack_queries(spec, parts, records, note, most, stated, how, spec.algorithm.rounds + 1)
 
 
 # -- sums for confidence intervals --
@@ -411,21 +405,14 @@ def audit_inference(
     if not choice:
         raise SpecError("this run releases no sums for intervals, and there is nothing to audit after it")
     spec, width = spec.replace(privacy__moments=Moments()), max(min(features, WIDTH), 2)
-    copies, last = _Copies.of(spec, sizes, width), spec.algorithm.rounds
+    copies = _Copies.of(spec, sizes, width)
     queries = [StageSums(stage, choice) for stage in stages_at(spec.problem.loss, STEEP * np.eye(width + 1)[1], choice)]
-    X, y = _worst_pair(queries, width, spec.problem.row_norm)
-    alone = _shards_of_kinds(X, y, np.arange(2), [1, 1])
-    one, other = np.concatenate([query.means(alone) for query in queries], axis=1) / copies.records
-    line = (other - one) / copies.sigma**2
-
-    def played(worlds: IntArray, key: int) -> Array:
-        shards = copies.shards(X, y, worlds)
-        seen = [copies.seen(query, shards, spec, key, last + k) for k, query in enumerate(queries, start=1)]
-        return np.asarray(np.concatenate(seen, axis=1) @ line)
-
+    records = _worst_pair(queries, width, spec.problem.row_norm)
+    pair = _shards_of_kinds(*records, np.arange(2), [1, 1])
+    numbers = sum(query.means(pair).shape[1] for query in queries)
     note = "noisy sums for intervals, all stages at one model"
-    most = min(MAX_COPIES_WITH_PAIRS, _copies(copies.records, line.size))
-    return copies.attacked(spec, played, note, stated, most, how)
+    most = min(MAX_COPIES_WITH_PAIRS, _copies(copies.records, numbers))
+    return copies.attack_queries(spec, lambda _: queries, records, note, most, stated, how, spec.algorithm.rounds + 1)
 
 
 def _worst_pair(queries: Sequence[Query[object]], width: int, longest: float) -> tuple[Array, Array]:
