@@ -18,7 +18,7 @@ Runs that share data, schedule and streams and differ in numbers only (σ, the w
 stacked: `run_many` draws records and noise term once for all of them, which is cheaper, and compares like with like.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary, ref
@@ -302,7 +302,7 @@ def _steps(jobs: Sequence[Job]) -> Steps:
     which = []
     for job in jobs:
         method = _method(job)
-        same = [k for k, other in enumerate(distinct) if _same_steps(other, method)]
+        same = [k for k, other in enumerate(distinct) if _equal((_sequences(other), _sequences(method)))]
         which.append(same[0] if same else len(distinct))
         if not same:
             distinct.append(method)
@@ -397,15 +397,7 @@ def _check_same_but_numbers(one: Job, other: Job) -> None:
     draws, its_draws = one.draws, other.draws
     same = {
         "data": mine is theirs
-        or (
-            mine.X is theirs.X
-            and np.array_equal(mine.y, theirs.y)
-            and np.array_equal(mine.offsets, theirs.offsets)
-            and (mine.order is theirs.order or np.array_equal(mine.order, theirs.order))  # type: ignore[arg-type]
-            and (mine.starts is theirs.starts or np.array_equal(mine.starts, theirs.starts))  # type: ignore[arg-type]
-            and (mine.weights is theirs.weights or np.array_equal(mine.weights, theirs.weights))  # type: ignore[arg-type]
-            and mine.intercept == theirs.intercept
-        ),
+        or (mine.X is theirs.X and mine.intercept == theirs.intercept and _equal(map(_but_features, (mine, theirs)))),
         "loss": one.problem.joint == other.problem.joint,
         "schedule": _same_schedule(one.schedule, other.schedule),
         "kind of regularizer": type(method.h) is type(its.h),
@@ -436,14 +428,13 @@ def _variant(method: Known) -> tuple[Any, ...]:
 def _same_schedule(one: Schedule, other: Schedule) -> bool:
     if one is other:
         return True
-    mine, theirs = _placed(one), _placed(other)
     return (
         one.n == other.n
         and type(one) is type(other)
         and one.speakers == other.speakers
         and one.averaging == other.averaging
         and len(one.patterns) == len(other.patterns)
-        and all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
+        and _equal((_placed(one), _placed(other)))
         and all(map(_same_weights, one.patterns, other.patterns))
     )
 
@@ -460,13 +451,10 @@ def _same_weights(one: Weights, other: Weights) -> bool:
     return np.array_equal(one, other)
 
 
-def _same_steps(one: Known, other: Known) -> bool:
-    if isinstance(one, DualAveraging) and isinstance(other, DualAveraging):
-        numbers = [(m.iota, m.h.modulus, m.curvature, _soft(m.h)) for m in (one, other)]
-        pairs = [(one.steps.a, other.steps.a), (one.steps.gamma, other.steps.gamma), (one.steps.w, other.steps.w)]
-        return numbers[0] == numbers[1] and _equal(pairs)
-    return isinstance(one, Descent) and isinstance(other, Descent) and _equal([(one.a, other.a), (one.eta, other.eta)])
+def _but_features(shards: Shards) -> tuple[Any, ...]:
+    return shards.y, shards.offsets, shards.order, shards.starts, shards.weights
 
 
-def _equal(pairs: list[tuple[Array, Array]]) -> bool:
-    return all(mine is theirs or np.array_equal(mine, theirs) for mine, theirs in pairs)
+def _equal(several: Iterable[Iterable[Any]]) -> bool:
+    """Whether both have the same arrays, or none in the same places."""
+    return all(mine is theirs or np.array_equal(mine, theirs) for mine, theirs in zip(*several, strict=True))

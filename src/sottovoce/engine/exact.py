@@ -8,7 +8,6 @@ single one: whole numbers add up to the same in any order.
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -30,40 +29,7 @@ LEAST_ROWS = 8
 NUMBERS_PER_THREAD = 1 << 21
 """Numbers of records in a round from which on another thread is worth it: a millisecond; to start one takes a tenth."""
 
-_records: "WeakKeyDictionary[GridRows, tuple[Shards, _native.Records]]" = WeakKeyDictionary()
-
-
-class Pairs(NamedTuple):
-    """Whose units are summed: of each pair (node, round) the node's first one, how many, and where in the picks.
-
-    Attributes
-    ----------
-    base : the node's first unit
-    sizes : units
-    starts : of its picks, which are counted from `base`; −1 where it has none, and all units from `base` on are summed
-    """
-
-    base: IntArray
-    sizes: IntArray
-    starts: IntArray
-
-    def cut(self, parts: int) -> "Pairs":
-        """Each in so many parts, sequentially."""
-        if parts == 1:
-            return self
-        base, sizes, starts = (np.repeat(each, parts) for each in self)
-        part = np.tile(np.arange(parts), len(self.base))
-        first = sizes * part // parts
-        picked = starts >= 0
-        return Pairs(
-            np.where(picked, base, base + first),
-            sizes * (part + 1) // parts - first,
-            np.where(picked, starts + first, -1),
-        )
-
-    def at(self, some: slice) -> "Pairs":
-        """Some of them."""
-        return Pairs(*(read_only(each[some], np.int64) for each in self))
+_known: "WeakKeyDictionary[GridRows, tuple[Shards, Joint, _native.Records, SumsOf]]" = WeakKeyDictionary()
 
 
 def clipped_sums(
@@ -80,63 +46,65 @@ def clipped_sums(
     models : its x
     chosen : which of the node's units are summed; None for all
     """
-    sizes, starts, picks = shards.sizes[nodes], np.full(len(nodes), -1), np.empty(0, np.int64)
-    listed = [(pair, some) for pair, some in enumerate(chosen) if some is not None]
-    for pair, some in listed:
-        sizes[pair] = len(some)
-    if listed:
-        starts[[pair for pair, _ in listed]] = np.cumsum([0] + [len(some) for _, some in listed[:-1]])
-        lists = [some for _, some in listed]
-        picks = (lists[0] if len(lists) == 1 else np.concatenate(lists)).astype(np.int64, copy=False)
-    pairs = Pairs(shards.offsets[nodes], sizes, starts)
-    stored = data.X.size / max(1, len(shards.y)) if isinstance(data.X, np.ndarray) else data.X.nnz / len(shards.y)
+    base, sizes, starts = shards.offsets[nodes], shards.sizes[nodes], np.full(len(nodes), -1)
+    picks, lists = np.empty(0, np.int64), [some for some in chosen if some is not None]
+    if lists:
+        named = np.array([some is not None for some in chosen])
+        sizes[named] = [len(some) for some in lists]
+        starts[named] = np.cumsum(sizes[named]) - sizes[named]
+        picks = np.concatenate(lists).astype(np.int64, copy=False)
+    native, of = _laid_out(data, shards, joint)
+    stored = (data.X.size if isinstance(data.X, np.ndarray) else data.X.nnz) / max(1, len(shards.y))
     threads = int(min(available(), sizes.sum() * stored * joint.outputs // NUMBERS_PER_THREAD + 1))
     parts = -(-threads // max(1, len(nodes)))  # of one node's units, where there are fewer nodes
-    which = np.repeat(np.arange(len(nodes)), parts)
-    pieces, x = pairs.cut(parts), read_only(models if parts == 1 else models[which], np.float64)
+    if parts > 1:
+        part = np.tile(np.arange(parts), len(nodes))
+        base, sizes, starts, models = (np.repeat(each, parts, axis=0) for each in (base, sizes, starts, models))
+        first, picked = sizes * part // parts, starts >= 0
+        sizes = sizes * (part + 1) // parts - first
+        base, starts = np.where(picked, base, base + first), np.where(picked, starts + first, -1)
+    places, x = np.array([base, sizes, starts], dtype=np.int64), np.ascontiguousarray(models, np.float64)
     totals = np.zeros(x.shape, dtype=np.int64)
-    ends = np.searchsorted(np.cumsum(pieces.sizes), pieces.sizes.sum() * np.arange(1, threads) / threads)
-    work = _passes(data, shards, joint, picks)
-    works = [
-        partial(work, pieces.at(mine), x[mine], totals[mine])
-        for mine in map(slice, [0, *ends.tolist()], [*ends.tolist(), len(which)])
-    ]
+
+    def work(mine: slice) -> float:
+        base, sizes, starts = places[:, mine]
+        pairs = of._replace(base=base, sizes=sizes, starts=starts, picks=picks)
+        return _native.exact_sums(native, pairs, x[mine], totals[mine])
+
+    ends = np.searchsorted(np.cumsum(sizes), sizes.sum() * np.arange(1, threads) / threads).tolist()
+    works = [partial(work, mine) for mine in map(slice, [0, *ends], [*ends, len(x)])]
     if max(_side_by_side(works)) > MAX_MODEL_WEIGHT:
         data.grids.model(models)  # which says what is wrong
     return totals if parts == 1 else totals.reshape(len(nodes), parts, -1).sum(axis=1)
 
 
-def _passes(data: GridRows, shards: Shards, joint: Joint, picks: IntArray) -> Callable[[Pairs, Array, IntArray], float]:
-    """(pairs, models, totals) -> the largest weight; the sums are added to the totals."""
-    grids, X = data.grids, data.X
+def _laid_out(data: GridRows, shards: Shards, joint: Joint) -> tuple[_native.Records, SumsOf]:
+    """Records, and what sums of any of them have in common."""
+    known, grids, none = _known.get(data), data.grids, np.empty(0, np.int64)
+    if known is None or known[0] is not shards or known[1] is not joint:
+        reach = read_only(data.reach, np.float64)
+        of = SumsOf(
+            caps=read_only(data.caps, np.float64),
+            reach=reach,
+            loss=code_of(joint.loss),
+            parameter=float(joint.loss.parameter),
+            outputs=joint.outputs,
+            step=0,
+            limit=grids.rows,
+            inverse=1.0 / grids.slope,
+            whole=1.0 / grids.feature,
+            length=float(grids.length),
+            base=none,
+            sizes=none,
+            starts=none,
+            picks=none,
+        )
+        native = _native.Records(records(data.X, grids.intercept, shards.y, reach, shards))
+        known = _known[data] = shards, joint, native, of
     step = min(BLOCK_ROWS, grids.rows)
-    if isinstance(X, np.ndarray):
-        step = max(1, min(step, max(LEAST_ROWS, NEAR_BYTES // max(1, 4 * X.shape[1]))))
-    known = _records.get(data)
-    if known is None or known[0] is not shards:
-        given = records(X, grids.intercept, shards.y, data.reach, shards)
-        known = _records[data] = shards, _native.Records(given)
-    of = SumsOf(
-        caps=read_only(data.caps, np.float64),
-        reach=read_only(data.reach, np.float64),
-        loss=code_of(joint.loss),
-        parameter=float(joint.loss.parameter),
-        outputs=joint.outputs,
-        step=step,
-        limit=grids.rows,
-        inverse=1.0 / grids.slope,
-        whole=1.0 / grids.feature,
-        length=float(grids.length),
-        base=picks,
-        sizes=picks,
-        starts=picks,
-        picks=read_only(picks, np.int64),
-    )
-
-    def one(pairs: Pairs, x: Array, totals: IntArray) -> float:
-        return _native.exact_sums(known[1], of._replace(**pairs._asdict()), x, totals)
-
-    return one
+    if isinstance(data.X, np.ndarray):
+        step = max(1, min(step, max(LEAST_ROWS, NEAR_BYTES // max(1, 4 * data.X.shape[1]))))
+    return known[2], known[3]._replace(step=step)
 
 
 def _side_by_side(works: Sequence[Callable[[], float]]) -> list[float]:

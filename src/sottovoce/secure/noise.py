@@ -153,6 +153,7 @@ class Noise:
         self, m: int, grids: Array, layers: Sequence[Layer], law: NoiseKind = NoiseKind.GAUSSIAN, compiled: bool = False
     ) -> None:
         self.m, self.law, self.layers, self.compiled = m, law, tuple(layers), compiled
+        self._shifts: dict[float, IntArray] = {}
         self.grids = np.array(grids, dtype=np.float64)
         if not np.all(np.frexp(self.grids)[0] == 0.5):
             raise PrivacyError("a release's grid must be a power of two; take it from `release_grid`")
@@ -265,6 +266,8 @@ class Noise:
 
     def shifts(self, sum_grid: float) -> IntArray:
         """log₂(g / sum_grid) of every release."""
+        if sum_grid in self._shifts:
+            return self._shifts[sum_grid]
         part, octave = math.frexp(sum_grid)
         found = np.frexp(self.grids)[1].astype(np.int64) - octave
         if part != 0.5 or np.any((found < 0) | (found > SHIFT)):
@@ -272,6 +275,7 @@ class Noise:
                 f"the grid of sums, {sum_grid:g}, must be a power of two that divides the releases' grids and is no "
                 f"finer than 2⁻{SHIFT} of them; take both from public numbers with `choose_grids` and `release_grid`"
             )
+        self._shifts[sum_grid] = found
         return found
 
     def exactly(self, row: int, coordinate: int, total: int, shift: int) -> int:
