@@ -25,9 +25,9 @@ inline i64 units_of(const Data& data, i64 node, i64 count) {
 }
 
 // Calls `go` with the units and the rows of a block, `most` rows unless a single unit has more.
-template <class F>
-inline void in_blocks(const Data& data, const i64* RESTRICT picks, i64 base, i64 at, i64 end,
-                      i64 most, i64* RESTRICT rows, i64* RESTRICT begins, F go) {
+template <class Rows, class F>
+inline void in_blocks(const Rows& X, const Data& data, const i64* RESTRICT picks, i64 base, i64 at,
+                      i64 end, i64 most, i64* RESTRICT rows, i64* RESTRICT begins, F go) {
   while (at < end) {
     i64 units = 0, count = 0;
     if (!data.starts) {
@@ -43,6 +43,7 @@ inline void in_blocks(const Data& data, const i64* RESTRICT picks, i64 base, i64
       begins[units] = count, begins[units + 1] = count + size;
       for (i64 e = 0; e < size; e++) rows[count++] = row_of(data, first + e);
     }
+    if (picks) X.ask_for(rows, count);
     go(units, count);
   }
 }
@@ -234,7 +235,7 @@ inline void clipped_sum(const Rows& X, const Job& job, double clip, const Units&
                         const double* x, double* g, Scratch& scratch) {
   const i64 m = job.m / job.model.loss.outputs;
   clear(g, job.m);
-  in_blocks(job.data, which.picks, job.data.offsets[which.node], which.begin, which.end,
+  in_blocks(X, job.data, which.picks, job.data.offsets[which.node], which.begin, which.end,
             X.block(BATCH), scratch.rows, scratch.begins, [&](i64 units, i64 count) {
               add_block(X, job.data, job.model, clip, units, count, x, g, m, nullptr, scratch);
             });

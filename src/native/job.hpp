@@ -5,9 +5,11 @@
 
 #if defined(_MSC_VER)
 #define RESTRICT __restrict
+#define PREFETCH(at) (void)(at)
 #define INLINE __forceinline
 #else
 #define RESTRICT __restrict__
+#define PREFETCH(at) __builtin_prefetch(at)
 #define INLINE inline __attribute__((always_inline))  // of a loop that is to be made of vectors
 #endif
 

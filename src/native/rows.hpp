@@ -67,6 +67,11 @@ struct Dense {
     }
     for (; e < count; e++) add(rows[e], u[e], g);
   }
+  // Requests memory for rows that are drawn, which no processor expects.
+  void ask_for(const i64* rows, i64 count) const {
+    for (i64 e = 0; e < count; e++)
+      for (i64 j = 0; j < width; j += 64 / i64(sizeof(V))) PREFETCH(at(rows[e]) + j);
+  }
 };
 
 template <class V>
@@ -78,6 +83,7 @@ struct Csr {
   const i64* indptr;
   explicit Csr(const Data& data)
       : values(static_cast<const V*>(data.values)), indices(data.indices), indptr(data.indptr) {}
+  void ask_for(const i64*, i64) const {}
   i64 block(i64 most) const { return most; }
   double dot(i64 row, const double* RESTRICT x) const {
     double s = 0.0, t = 0.0;

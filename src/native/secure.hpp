@@ -365,7 +365,7 @@ struct ExactSums {
       const i64* picks = s.starts[p] >= 0 ? s.picks + s.starts[p] : nullptr;
       totals = s.totals + p * m;
       i64 waiting = 0;
-      in_blocks(data, picks, s.base[p], 0, s.sizes[p], s.step, w.rows, w.begins,
+      in_blocks(X, data, picks, s.base[p], 0, s.sizes[p], s.step, w.rows, w.begins,
                 [&](i64 units, i64 count) {
                   if (waiting + units > s.limit) flush(), waiting = 0;
                   add_rows(units, count);
