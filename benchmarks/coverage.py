@@ -40,6 +40,7 @@ from sottovoce.inference.estimate import (
     logistic,
     poisson,
 )
+from sottovoce.inference.hazard import LINKS, hazard, length_of_rows
 from sottovoce.inference.requirements import expected_strength
 from sottovoce.inference.statistics import Noisy, Rows, Stage, weighted
 from sottovoce.run.inference import driven
@@ -49,7 +50,7 @@ NOISE = HERE / "coverage-noise.json"
 PAGE = HERE / "results" / "coverage.md"
 EPSILONS, SIZES, OWNERS = (0.5, 1.0, 4.0), (2000, 20_000, 50_000), {"one": 1, "majority": 20}
 MODELS = ("linear", "skewed", "logistic50", "logistic10")
-CAP = 4.0
+CAP, INTERVALS = 4.0, 5
 Z = 1.959963984540054
 FIELDS = (
     "model", "columns", "m", "N", "epsilon", "owners", "study", "refused", "strength", "step", "covered", "length",
@@ -79,7 +80,8 @@ CELLS = [
     for model in MODELS
 ]
 CELLS += [
-    Cell("poisson", columns, m, N)
+    Cell(model, columns, m, N)
+    for model in ("poisson", "hazard")
     for N in SIZES
     for m, columns in ((5, "pair"), (5, "binary"), (20, "pair"), (20, "binary"))
 ]
@@ -104,13 +106,15 @@ def truth(cell: Cell) -> Truth:
     root = np.linalg.cholesky(correlations)
     slopes = np.tile([1.0, -0.5, 0.5, 0.0, 0.25], 4)[:m]
     X = columns_of(cell, root, np.random.default_rng(0), 200_000)
-    slopes *= {"linear": 0.15, "skewed": 0.15, "poisson": 0.5}.get(cell.model, 1.0) / np.std(X @ slopes)
+    slopes *= {"linear": 0.15, "skewed": 0.15, "poisson": 0.5, "hazard": 0.7}.get(cell.model, 1.0) / np.std(X @ slopes)
     constant = 0.1
     if cell.model == "poisson":  # half a count on average
         constant = math.log(0.5 / float(np.mean(np.exp(X @ slopes))))
     if cell.model.startswith("logistic"):
         rate, u = int(cell.model[8:]) / 100.0, X @ slopes
         constant = float(scipy.optimize.brentq(lambda a: np.mean(scipy.special.expit(u + a)) - rate, -10, 10))
+    if cell.model == "hazard":  # about a third have the event
+        return Truth(np.append(slopes, np.full(INTERVALS, math.log(0.1))), root)
     return Truth(np.append(slopes, constant), root)
 
 
@@ -138,6 +142,13 @@ def noises() -> dict[str, float]:
     return json.loads(NOISE.read_text())
 
 
+def exits(u: Any, rng: np.random.Generator) -> Any:
+    """The cell of exit, of xᵀβ + α: a constant rate in intervals of length 1, censored at any time up to 12."""
+    event, censored = rng.exponential(np.exp(-u)), rng.uniform(0.0, 12.0, len(u))
+    interval = np.floor(np.minimum(event, censored))
+    return np.where(interval >= INTERVALS, 2 * INTERVALS, interval + np.where(event <= censored, 0, INTERVALS))
+
+
 def drive(steps: Procedure, rows: Rows, deviation: float, rng: np.random.Generator, share: float = SHARE) -> Estimate:
     """Send a procedure noisy sums of these rows."""
 
@@ -153,12 +164,28 @@ def study(cell: Cell, number: int) -> Iterator[tuple[Any, ...]]:
     theta, root = truth(cell)
     rng = np.random.default_rng([CELLS.index(cell), number])
     X = columns_of(cell, root, rng, cell.N)
+    if cell.model == "hazard":
+        x, longest = np.concatenate([X, np.ones((cell.N, 2))], axis=1), length_of_rows(cell.m)
+        y = exits(X @ theta[: cell.m] + theta[-1], rng)
+        rows, settings = weighted(x, y, longest), Settings(cell.m + 2, longest, cell.N)
+        first = np.eye(INTERVALS)[np.zeros(20, dtype=int)]
+        new = np.concatenate([columns_of(cell, root, rng, 20), first], axis=1)
+        yield from budgets_of(cell, number, rows, settings, persons_without_privacy(cell, X, y, theta), new, rng)
+        return
     x = np.concatenate([X, np.ones((cell.N, 1))], axis=1)
     offset = rng.uniform(-0.35, 0.35, cell.N) if cell.model == "poisson" else np.zeros(1)
     y, longest = targets(cell, x @ theta + offset, rng), math.sqrt(1.0 + cell.m / 2.0)
     rows, settings = weighted(x, y, longest)._replace(offset=offset), Settings(cell.m + 1, longest, cell.N)
     alone = without_privacy(cell, x, theta, offset)
     new = np.concatenate([columns_of(cell, root, rng, 20), np.ones((20, 1))], axis=1)
+    yield from budgets_of(cell, number, rows, settings, alone, new, rng)
+
+
+def budgets_of(
+    cell: Cell, number: int, rows: Rows, settings: Settings, alone: Any, new: Any, rng: np.random.Generator
+) -> Iterator[tuple[Any, ...]]:
+    """All budgets of a study, beside standard errors without privacy, with predictions for new rows."""
+    theta, _ = truth(cell)
     for epsilon in EPSILONS:
         for owners in OWNERS:
             scale = noises()[f"{epsilon:g} {owners}"]
@@ -180,12 +207,14 @@ def procedure(cell: Cell, settings: Settings, theta: Any) -> Procedure:
     """Of the model."""
     if cell.model == "poisson":
         return poisson(settings, CAP, np.zeros(len(theta)))
+    if cell.model == "hazard":
+        return hazard(settings, LINKS["hazard"], INTERVALS, 1.0)
     return logistic(settings, theta / 2.0) if cell.model.startswith("logistic") else linear(settings)
 
 
 def share_of(cell: Cell) -> float:
     """Of the budget, for intervals."""
-    return 1.0 if cell.model == "poisson" else SHARE
+    return 1.0 if cell.model in ("poisson", "hazard") else SHARE
 
 
 def without_privacy(cell: Cell, x: Any, theta: Any, offset: Any) -> Any:
@@ -200,10 +229,24 @@ def without_privacy(cell: Cell, x: Any, theta: Any, offset: Any) -> Any:
     return np.sqrt(np.diag(np.linalg.inv(information)))
 
 
+def persons_without_privacy(cell: Cell, X: Any, y: Any, theta: Any) -> Any:
+    """Standard errors of maximum likelihood in grouped time."""
+    information = np.zeros((len(theta),) * 2)
+    interval = np.where(y < INTERVALS, y, y - INTERVALS)
+    g = np.exp(X @ theta[: cell.m] + theta[-1])
+    for k in range(INTERVALS):
+        weight = np.where(interval == k, np.where(y < INTERVALS, 1.0, 0.5), interval > k) * g**2 / np.expm1(g)
+        z = np.concatenate([X, np.zeros((len(X), INTERVALS))], axis=1)
+        z[:, cell.m + k] = 1.0
+        information += (z.T * weight) @ z
+    return np.sqrt(np.diag(np.linalg.inv(information)))
+
+
 def hopeless(cell: Cell, scale: float) -> bool:
     """Whether public numbers refuse the cell before anything is spent: a few studies are enough to show it."""
-    loss = {"linear": "squared", "skewed": "squared", "poisson": "poisson"}.get(cell.model, "logistic")
-    return expected_strength(loss, cell.N, cell.m, scale) < 0.8
+    losses = {"linear": "squared", "skewed": "squared", "poisson": "poisson", "hazard": "hazard"}
+    features = cell.m + (INTERVALS - 1 if cell.model == "hazard" else 0)
+    return expected_strength(losses.get(cell.model, "logistic"), cell.N, features, scale) < 0.8
 
 
 def block(task: tuple[Cell, int]) -> list[tuple[Any, ...]]:

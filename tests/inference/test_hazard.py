@@ -94,7 +94,8 @@ def test_contributions_are_those_of_person_periods(link):
     """Against a loop over people and intervals, with derivatives of the log-likelihood by differences."""
     people = Followed(LINKS[link], 0.3 * STEEP, ROUND, LONGEST, 1.0, K)
     rows = drawn(40, 3)
-    used, path = people.rows(rows, False), people.path(people.rows(rows, False), False)
+    path = people.path(rows, False)
+    used = path.rows
 
     def log_survival(u):
         return -math.exp(u) if link == "hazard" else -math.log1p(math.exp(u))
@@ -132,7 +133,8 @@ def test_links_hold_at_both_ends(link):
     assert np.allclose(made.curvature(u), (ahead - behind) / (2 * step), atol=1e-8)
     bend = (made.curvature(u + step) - made.curvature(u - step)) / (2 * step)
     assert np.allclose(made.bend(u), bend, atol=1e-8)
-    assert np.all(made.factor(u) * (1 - h) <= 1 + 1e-12) and np.all(np.isfinite(made.factor(u)))
+    factor = made.at(u)[1]
+    assert np.all(factor * (1 - h) <= 1 + 1e-12) and np.all(np.isfinite(factor))
     assert made.score(float(h[3])) == pytest.approx(u[3])
 
 

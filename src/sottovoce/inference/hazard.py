@@ -32,8 +32,8 @@ of trace T are √2 T apart at most. ∎
 """
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -70,8 +70,8 @@ SMALLEST = 1e-300
 class Link(Model, Protocol):
     """A model whose slope is h(u) − y, with the factor f."""
 
-    def factor(self, u: Array) -> Array:
-        """f."""
+    def at(self, u: Array) -> tuple[Array, Array, Array]:
+        """h, f and h′."""
 
     def score(self, h: float) -> float:
         """u of h(u)."""
@@ -83,9 +83,10 @@ class Link(Model, Protocol):
 class Odds(Logistic):
     """h = 1/(1 + e^−u): e^β are odds ratios of the hazard."""
 
-    def factor(self, u: Array) -> Array:
-        """1."""
-        return np.ones_like(u)
+    def at(self, u: Array) -> tuple[Array, Array, Array]:
+        """h, 1 and h(1 − h)."""
+        h = np.asarray(1.0 / (1.0 + exp(-u)))
+        return h, np.ones_like(u), h * (1.0 - h)
 
     def score(self, h: float) -> float:
         """log h/(1 − h)."""
@@ -110,22 +111,23 @@ class LogLog:
 
     def slope(self, u: Array, y: Array) -> Array:
         """H − [y > 0]."""
-        g = _rate(u)
-        return np.asarray(np.where(g < 1e-5, g - g * g / 2.0, 1.0 - exp(-g)) - (y > 0))
+        return np.asarray(self.at(u)[0] - (y > 0))
 
     def curvature(self, u: Array) -> Array:
         """h′ = e^u (1 − h)."""
-        g = _rate(u)
-        return np.asarray(g * exp(-g))
+        return self.at(u)[2]
 
     def bend(self, u: Array) -> Array:
         """h″ = h′ (1 − e^u)."""
         g = _rate(u)
         return np.asarray(g * exp(-g) * (1.0 - g))
 
-    def factor(self, u: Array) -> Array:
-        """e^u/h."""
-        return np.asarray(_rate(u) / self.slope(u, np.zeros_like(u)))
+    def at(self, u: Array) -> tuple[Array, Array, Array]:
+        """h, e^u/h and e^u (1 − h)."""
+        g = _rate(u)
+        without = exp(-g)
+        h = np.where(g < 1e-5, g - g * g / 2.0, 1.0 - without)
+        return h, g / h, g * without
 
     def score(self, h: float) -> float:
         """log(−log(1 − h))."""
@@ -143,9 +145,10 @@ def _rate(u: Array) -> Array:
 LINKS: dict[str, Link] = {"hazard": LogLog(), "odds": Odds()}
 
 
-class _Path(NamedTuple):
-    """(rows, K) r_k and a_k of every person."""
+class Path(NamedTuple):
+    """Rows as they count, and (rows, K) r_k and a_k of every person."""
 
+    rows: Rows
     residuals: Array
     curvatures: Array
 
@@ -169,6 +172,7 @@ class Followed:
     longest: float
     most: float
     intervals: int
+    _last: list[Any] = field(default_factory=list, repr=False)
 
     def rows(self, rows: Rows, fast: bool) -> Rows:
         """A (x, 1) and 1, downweighted; people without a usable exit weigh nothing."""
@@ -179,8 +183,18 @@ class Followed:
         root = found.root * (rows.y <= 2 * self.intervals)
         return found._replace(root=root, u=root[:, None] * found.x)
 
-    def path(self, rows: Rows, fast: bool) -> _Path:
-        """What every interval brings; `rows` are those of `rows`, and y the cell of exit, as `Exits` counts them."""
+    def path(self, given: Rows, fast: bool) -> Path:
+        """What every interval brings; y is the cell of exit, as `Exits` counts them.
+
+        The parts of a stage are of the same rows, so that the last answer is kept.
+        """
+        if self._last and self._last[0] is given and self._last[1] == fast:
+            return self._last[2]
+        self._last[:] = [given, fast, self._path(self.rows(given, fast), fast)]
+        found: Path = self._last[2]
+        return found
+
+    def _path(self, rows: Rows, fast: bool) -> Path:
         K, m = self.intervals, rows.x.shape[1] - 1
         x, slopes = rows.x[:, :m], self.theta[:m]
         u0 = x @ slopes if fast else halved_sum(x * slopes)
@@ -189,7 +203,7 @@ class Followed:
         left, found = np.full(len(u0), self.most), []
         for k in range(K):
             u = u0 + self.theta[m + k]
-            h, factor = self.link.slope(u, np.zeros_like(u)), self.link.factor(u)
+            h, factor, bent = self.link.at(u)
             weight = np.minimum(1.0, left / np.maximum(factor * h, SMALLEST))
             left = np.maximum(left - weight * (factor * h), 0.0)
             here = interval == k
@@ -197,8 +211,8 @@ class Followed:
             at_risk = np.where(here, 0.5, interval > k) + 0.5 * event
             calm = np.where(event, 0.0, at_risk)
             residual = weight * factor * (h * calm - (1.0 - h) * event)
-            found.append((residual, weight * factor * self.link.curvature(u) * at_risk))
-        return _Path(*(np.stack(each, axis=1) for each in zip(*found, strict=True)))
+            found.append((residual, weight * factor * bent * at_risk))
+        return Path(rows, *(np.stack(each, axis=1) for each in zip(*found, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,8 +262,7 @@ class _OfPeople:
 
     def scores(self, rows: Rows, fast: bool) -> Array:
         """v Σ r_k z_k."""
-        rows = self.people.rows(rows, fast)
-        residuals = self.people.path(rows, fast).residuals
+        rows, residuals, _ = self.people.path(rows, fast)
         whole = rows.root * halved_sum(residuals)
         m = rows.x.shape[1] - 1
         return np.concatenate([whole[:, None] * rows.u[:, :m], (rows.root * rows.u[:, m])[:, None] * residuals], axis=1)
@@ -293,17 +306,16 @@ class PersonCurvature(_OfPeople):
         """√2 R² w_max."""
         return math.sqrt(2.0) * self.people.longest**2 * self.w_max
 
-    def _weights(self, rows: Rows, fast: bool) -> tuple[Array, Array]:
-        """Σ a_k, and a_k, of `Followed.rows`."""
-        each = self.people.path(rows, fast).curvatures
+    def _weights(self, rows: Rows, fast: bool) -> tuple[Rows, Array, Array]:
+        """Rows as they count, Σ a_k, and a_k."""
+        rows, _, each = self.people.path(rows, fast)
         whole = halved_sum(each)
         factor = np.minimum(1.0, self.w_max / np.maximum(whole, SMALLEST))
-        return whole * factor, each * factor[:, None]
+        return rows, whole * factor, each * factor[:, None]
 
     def units(self, rows: Rows) -> Array:
         """Packed."""
-        rows = self.people.rows(rows, fast=False)
-        whole, each = self._weights(rows, fast=False)
+        rows, whole, each = self._weights(rows, fast=False)
         K, m = each.shape[1], rows.x.shape[1] - 1
         u = np.concatenate([rows.u[:, :m], np.repeat(rows.u[:, m:], K, axis=1)], axis=1)
         by_column = np.concatenate([np.repeat(whole[:, None], m, axis=1), each], axis=1)
@@ -313,8 +325,7 @@ class PersonCurvature(_OfPeople):
 
     def total(self, rows: Rows) -> Array:
         """Two products of matrices."""
-        rows = self.people.rows(rows, fast=True)
-        whole, each = self._weights(rows, fast=True)
+        rows, whole, each = self._weights(rows, fast=True)
         m = rows.x.shape[1] - 1
         x, constant = rows.u[:, :m], rows.u[:, m:]
         cross = x.T @ (each * constant)
@@ -442,7 +453,7 @@ def pseudo_people(people: Followed, gram: Array, at_risk: Array, B: Array) -> Ps
     for k in range(K):
         rows.append(x @ B[: x.shape[1]] + B[x.shape[1] + k])
         u = x @ people.theta[: x.shape[1]] + people.theta[x.shape[1] + k]
-        h, factor = link.slope(u, np.zeros_like(u)), link.factor(u)
+        h, factor, _ = link.at(u)
         weight = np.minimum(1.0, left / np.maximum(factor * h, SMALLEST))
         left = np.maximum(left - weight * factor * h, 0.0)
         weights.append(at_risk[k] * survival / max(float(survival.sum()), SMALLEST) * weight * factor * v)
