@@ -233,7 +233,7 @@ class Exits:
 
     def total(self, rows: Rows) -> Array:
         """Counted."""
-        return np.bincount(rows.y.astype(np.int64), minlength=self.width)[: self.width].astype(np.float64)
+        return np.asarray(self.units(rows).sum(axis=0))
 
     def read(self, numbers: Array) -> Array:
         """Shares of people."""
