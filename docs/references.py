@@ -139,11 +139,18 @@ def _rows(head: str, rows: list[tuple[str, str, str, str]]) -> str:
     """A table of names with their kinds, and what they mean with their defaults."""
     lines = [f"| {head} | meaning |", "|---|---|"]
     for name, kind, default, meaning in rows:
-        words = re.sub(r"(?<![`\w-])(--[a-z][a-z0-9-]*)", r"`\1`", meaning).replace("|", "\\|")
+        words = _marked(meaning).replace("|", "\\|")
         first, _, choices = words.partition("<br>")
         ending = {REQUIRED: " *Required.*", "": "", "none": ""}.get(default, f" Default: {default}.")
         lines.append(f"| `{name}`<br>{kind} | {first}{ending}{choices and '<br>' + choices} |")
     return "\n".join(lines)
+
+
+def _marked(text: str) -> str:
+    """The text with its options set as code, where they are not already."""
+    parts = text.split("`")
+    parts[::2] = [re.sub(r"(?<![\w-])(--[a-z][a-z0-9-]*)", r"<\1>", part) for part in parts[::2]]
+    return re.sub(r"<(--[a-z][a-z0-9-]*)>", r"`\1`", "`".join(parts))
 
 
 # -- fields of a spec --
