@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "sottovoce"
 # everybody may use these
 BASE = {
-    *"_native _renamed _text _types _version bounded casts errors extension".split(),
+    *"_native _renamed _text _types _version bounded casts display errors extension".split(),
     *"features limits matrices plugins registry streams".split(),
 }
 MAY_IMPORT: dict[str, set[str]] = {

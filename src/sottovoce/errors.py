@@ -88,6 +88,10 @@ class PrivacyLeakWarning(UserWarning):
     """Something that ought to be public was not given, and was inferred from the data or replaced by a default."""
 
 
+class RepeatedReleaseWarning(UserWarning):
+    """Several releases of the same records, which cost more together than one of them."""
+
+
 class OwnerWarning(UserWarning):
     """Something about single records that their owner should know, and that is not for anybody else."""
 

@@ -146,7 +146,7 @@ WRONG = [
     (lambda svm, tmp: [svm, "--class-weight", "balanced"], 5, "give a public prior"),
     (lambda svm, tmp: [svm, "--intercept", 1, "--no-intercept"], 2, "contradict"),
     (lambda svm, tmp: [svm, "--user-id", "person"], 2, "no named columns"),
-    (lambda svm, tmp: [svm], 3, "node '0' has too few records .n_samples = 6.: .* fewer than 8 drown"),
+    (lambda svm, tmp: [svm, "--nodes", 20], 3, "node '0' has too few records .n_samples = 6.: .* fewer than 8 drown"),
     (lambda svm, tmp: [edit(svm, lambda t: re.sub(r"1:\S+", "1:nan", t, count=1))], 3, "NaN|nan|not finite"),
     (lambda svm, tmp: [svm, "--row-norm", 0.5], 3, "over the public bound 0.5"),
     (lambda svm, tmp: [svm, "--nodes", 500], 3, "500 nodes cannot share 120 records"),

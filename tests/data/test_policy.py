@@ -270,5 +270,5 @@ def test_a_mark_before_a_record_is_a_part_of_its_first_cell_wherever_it_lies(tmp
 def test_a_wrong_default_fails_at_the_header(tmp_path):
     (tmp_path / "r.csv").write_text("note;y\nx;yes\n")
     schema = schema_of({"label": TABLES["label"], "columns": {"note": {"type": "text", "buckets": 4}}})
-    with pytest.raises(DataError, match=r"there is no column 'y' in the file, as it is read; .*--separator"):
+    with pytest.raises(DataError, match=r"no column 'y': read with commas .*'note;y'; give --separator semicolon, or"):
         schema.read(tmp_path / "r.csv")

@@ -83,8 +83,8 @@ def evaluate(
     result = Result.load(model)
     if result.statement.held_out or result.statement.later:
         raise PrivacyError(
-            "this run's statement already has an evaluation; a second one would cost more than it says: evaluate a "
-            "model once"
+            f"'{model}' already has an evaluation (evaluation.json), which its statement covers; a second one would "
+            f"cost more ε: read it with sottovoce report {model}, or train anew with another --out"
         )
     if result.environment.get(BUDGETED) and ledger is None:
         raise PrivacyError(

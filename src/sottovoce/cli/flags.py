@@ -58,6 +58,20 @@ def _parameter(field: "Field[Any]", kind: Any) -> inspect.Parameter:
 
 
 DATA = "Data"
+IN_SCHEMA = {
+    "label": "column of [label]",
+    "group": "group",
+    "unit": "unit",
+    "classes": "classes of [label]",
+    "positive": "the last of classes in [label]",
+    "target_bounds": "low and high of [label]",
+    "columns": "[columns.…]",
+    "drop": "ignored",
+    "row_norm": "row_norm",
+    "unit_rows": "row_norm",
+    "features": "features",
+}
+"""Where a schema says what an option would."""
 Format = Annotated[
     str | None, option("--format", "svmlight, csv, tsv, parquet, xlsx or npz, by default from the file name.", DATA)
 ]
@@ -150,7 +164,8 @@ class RecordFlags(ReadFlags):
         own = {f.name for f in fields(RecordFlags)} - how
         twice = [f.name for f in fields(RecordFlags) if f.name in own and getattr(self, f.name)]
         if twice:
-            raise SpecError(f"the schema says what --{twice[0].replace('_', '-')} would; leave the option out")
+            name = {"unit": "--user-id"}.get(twice[0], f"--{twice[0].replace('_', '-')}")
+            raise SpecError(f"the schema says what {name} would ({IN_SCHEMA[twice[0]]}); leave the option out")
         schema = self.with_dialect(read_schema(self.schema))
         if self.first_index is None:
             return schema
@@ -286,7 +301,9 @@ class DataFlags(RecordFlags):
 
     file: Annotated[Path, typer.Argument(help="Training records: svmlight, CSV or Parquet; also .gz, .bz2, .xz, .zst.")]
     test: Annotated[Path | None, option("--test", "Held-out records, for the accuracy shown.", DATA)] = None
-    nodes: Annotated[int | None, option("--nodes", f"Partition the records to this many nodes ({NODES}).", DATA)] = None
+    nodes: Annotated[
+        int | None, option("--nodes", f"Partition the records to this many simulated nodes ({NODES}: one owner).", DATA)
+    ] = None
     partition: Annotated[
         str, option("--partition", "How to partition: even, in_order or dirichlet:0.3 (skewed labels).", DATA)
     ] = "even"

@@ -30,8 +30,8 @@ from sottovoce.run.build import ROW_SLACK
 from sottovoce.run.scale import Scale
 from sottovoce.run.spec import Spec
 
-NODES = 20
-"""The number of nodes if the user gives none."""
+NODES = 1
+"""The number of nodes if the user gives none: one owner, as in the estimators."""
 MOST_CLASSES = 100
 """Classes that labels have at the most, unless they are named: numbers with more of them are a regression's targets."""
 

@@ -93,7 +93,7 @@ def _at_intervals(words: Callable[..., str]) -> Callable[..., None]:
 
 @contextmanager
 def bar(title: str, quiet: bool) -> Iterator[OnProgress | None]:
-    """A progress bar with the newest observation beside it; where there is no terminal, a line now and then."""
+    """A progress bar, with the newest observation if there is one; where there is no terminal, a line now and then."""
     try:
         if quiet:
             yield None
@@ -114,18 +114,21 @@ def _bar(title: str) -> Iterator[OnProgress]:
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
-        TextColumn("rounds [dim]{task.fields[speed]}[/]  [cyan]{task.fields[newest]}[/] [dim](not private)[/]"),
+        TextColumn("rounds [dim]{task.fields[speed]}[/]  {task.fields[newest]}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=err) as progress:
         task = progress.add_task(title, total=None, newest="", speed="")
         first: list[tuple[int, float]] = []
 
-        def update(t: int, T: int, row: Observation) -> None:
+        def update(t: int, T: int, row: Observation | None) -> None:
             first.append((t, time.monotonic()))
             (t0, began), (t1, now) = first[0], first[-1]
             speed = f"{(t1 - t0) / (now - began):,.0f}/s" if now > began else ""
-            newest = f"F = {row['objective']:.4f}  score {row['train_accuracy']:.3f}"
+            newest = ""
+            if row is not None:
+                seen = f"F = {row['objective']:.4f}  score {row['train_accuracy']:.3f}"
+                newest = f"[cyan]{seen}[/] [dim](not private)[/]"
             progress.update(task, total=T, completed=t, newest=newest, speed=speed)
 
         yield update

@@ -3,7 +3,7 @@
 import json as json_
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -412,6 +412,8 @@ def spec_for(
     With an ε and no preset the planner chooses all open settings, and the plan equals that of the estimators. Runs that
     are not `alone` share records and their weights, so none of them leaves the weights out.
     """
+    if partitioned.shards.n == 1:
+        _check_one_node(model, network, privacy)
     planned = model.preset == "auto" and isinstance(privacy.scale, Private)
     if model.feature_map == "additive" and not (planned and alone):
         raise SpecError(
@@ -463,6 +465,19 @@ def spec_for(
     if spec.privacy.sampling != wanted:
         notes = [f"[yellow]Note:[/] {spec.privacy.sampling}, not {wanted}: the smallest node has no more records."]
     return partitioned.weighing.started(spec, int(partitioned.shards.X.shape[1])), notes
+
+
+def _check_one_node(model: ProblemFlags, network: NetworkFlags, privacy: MechanismFlags) -> None:
+    """Refuse options about several nodes where there is one."""
+    given = {f"--{f.name}": getattr(network, f.name) for f in fields(network)}
+    given["--trust"] = privacy.trust not in (None, "nobody", "center", "centre")
+    given[f"--preset {model.preset}"] = model.preset not in ("auto", "private")
+    several = [name for name, value in given.items() if value]
+    if several:
+        raise SpecError(
+            f"{several[0]} is for several nodes, and all records belong to one; give --nodes 20, or --group and the "
+            "column of owners"
+        )
 
 
 def _request(spec: Spec, partitioned: Partitioned) -> FitRequest:

@@ -223,10 +223,11 @@ def _numbers(column: Any, title: str, name: str, before: int = 0) -> NDArray[Any
     kind = column.type
     if _is_text(kind):
         # a column of numbers with a slip of the pen in it reads as text: show the slip
-        first = next((j for j, value in enumerate(column.to_pylist()) if not _is_number(value)), 0)
+        slips = [j for j, value in enumerate(column.to_pylist()) if not _is_number(value)] or [0]
+        others = f"; {len(slips) - 1} others, too" if len(slips) > 1 else ""
         raise DataError(
-            f"{name}: column '{title}' holds text; {ADVICE} (record {before + first + 1} has "
-            f"'{_short(column[first].as_py())}')"
+            f"{name}: column '{title}' holds text; {ADVICE} (record {before + slips[0] + 1} has "
+            f"'{_short(column[slips[0]].as_py())}'{others})"
         )
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind):
         values = column.cast(pa.float64(), safe=False).to_numpy()

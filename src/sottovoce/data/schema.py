@@ -73,8 +73,9 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
+from difflib import get_close_matches
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -851,7 +852,13 @@ def read_schema(path: str | Path) -> Schema:
     except OSError:
         raise SpecError(f"{path}: there is no readable schema there; check the path") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: not valid TOML ({error}); fix it") from None
+        if Path(path).suffix.lower() != ".toml":
+            raise SpecError(
+                f"{path}: this is no schema; a schema is a .toml file, and sottovoce schema FILE --out schema.toml "
+                "drafts one from a data file"
+            ) from None
+        reason = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "it is not UTF-8 text"
+        raise SpecError(f"{path}: the schema is not valid TOML: {reason}; correct that place") from None
     return schema_of(data)
 
 
@@ -865,6 +872,7 @@ def schema_of(data: dict[str, Any]) -> Schema:
     (('age',), 1.0, ('0', '1'))
     """
     _check_filled(data)
+    _check_keys(data)
     try:
         rest = _floats(dict(data)) | ({"row_norm": float(data["row_norm"])} if "row_norm" in data else {})
         label = _floats(dict(rest.pop("label")))
@@ -906,6 +914,36 @@ def _check_filled(data: dict[str, Any]) -> None:
     ]
     if blank:
         raise SpecError(f"schema: fill in, from public knowledge and never from the records: {'; '.join(blank)}")
+
+
+KEYS = {
+    "the schema": {"label", "columns", "dialect", "features", "first_index", "missing_values", "ignored", "pairs"}
+    | {"row_norm", "unit", "group", "low", "high"},
+    "[label]": {"column", "classes", "low", "high", "prefix", "suffix"},
+    "[dialect]": {each.name for each in fields(Dialect)},
+    "[columns.…]": {"type", *(each.name for each in fields(Column))} - {"name", "kind"},
+}
+"""What each table of a schema may have."""
+
+
+def _check_keys(data: dict[str, Any]) -> None:
+    """Refuse a key that a schema does not have, and suggest the one that was meant."""
+    columns = data.get("columns")
+    tables: list[tuple[str, str, Any]] = [("the schema", "the schema", data)]
+    tables += [(f"[{name}]", f"[{name}]", data.get(name)) for name in ("label", "dialect")]
+    tables += [("[columns.…]", f"column '{name}'", table) for name, table in _items(columns)]
+    for kind, where, table in tables:
+        for key, _ in _items(table):
+            if key not in KEYS[kind]:
+                near = get_close_matches(key, KEYS[kind], 1, 0.5)
+                hint = f"did you mean '{near[0]}'?" if near else "leave it out."
+                raise SpecError(
+                    f"schema: {where} has an unknown key '{key}'; {hint} Keys: {', '.join(sorted(KEYS[kind]))}"
+                )
+
+
+def _items(table: Any) -> list[tuple[str, Any]]:
+    return list(table.items()) if isinstance(table, dict) else []
 
 
 def _floats(table: dict[str, Any]) -> dict[str, Any]:

@@ -20,13 +20,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sottovoce._types import Array
-from sottovoce.data.dialect import DIALECT, Dialect, settled
-from sottovoce.data.lines import BROKEN_LINE, cell_blocks, check_encoding
+from sottovoce.data.dialect import DIALECT, FIXED, SEPARATORS, WESTERN, Dialect, settled
+from sottovoce.data.lines import BROKEN_LINE, cell_blocks, check_encoding, header_of
 from sottovoce.data.load import ReadProgress, arrow_blocks, read_error_text
 from sottovoce.data.policy import GUARANTEE, SIMULATION, ReadPolicy
 from sottovoce.errors import DataError
 
 Made = TypeVar("Made")
+WORDS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
+"""Separators by the words of `--separator`."""
 MISSING = ("", "NA", "NaN", "nan", "null", "NULL", "None")
 """What counts as no value in a text file, unless the schema lists its own."""
 NO_NUMBER = "is a number in the schema, but holds something else"
@@ -189,15 +191,35 @@ def column_blocks(
                 if on_read is not None:
                     on_read(before)
         except KeyError as error:
-            raise DataError(
-                f"{path}: there is no column {error.args[0]!r} in the file, as it is read; correct the name, or say "
-                "how the file is written (--separator, --encoding, or [dialect] in the schema)"
-            ) from None
+            raise DataError(no_column(path, format, dialect, policy, str(error.args[0]))) from None
         if not before:
             raise DataError(
                 f"{path}: the file holds no records, only the names of its columns; add at least one record"
             )
     return results
+
+
+def no_column(path: Path, format: str, dialect: Dialect, policy: ReadPolicy, name: str) -> str:
+    """What to do about a column that a file does not have, by its header, which is public."""
+    lead = f"{path}: there is no column '{name}'"
+    if format not in FIXED:
+        return f"{lead}; correct the name"
+    dialect = settled(path, format, dialect, policy)
+    names = header_of(path, dialect)
+    if len(names) == 1 and (others := [word for word, mark in WORDS.items() if mark in names[0]]):
+        return (
+            f"{lead}: read with {SEPARATORS[dialect.separator or ',']} between columns, the first line is one name, "
+            f"'{names[0][:60]}'; give --separator {others[0]}, or separator in [dialect] of the schema"
+        )
+    for encoding in ("utf-8", WESTERN):
+        with suppress(DataError):
+            if name in header_of(path, replace(dialect, encoding=encoding)):
+                return (
+                    f"{lead} in {dialect.encoding}, but there is in {encoding}; give --encoding {encoding}, or set it "
+                    "in [dialect] of the schema"
+                )
+    shown = ", ".join(f"'{each[:40]}'" for each in names[:12]) + (", …" if len(names) > 12 else "")
+    return f"{lead}; there are {shown}; correct the name"
 
 
 def _file_blocks(
@@ -287,7 +309,9 @@ def _typed(
     for column, wrong in strange.items():
         if policy.refuse and np.any(wrong):
             first = before + int(np.flatnonzero(wrong)[0]) + 1
-            raise DataError(f"{name}: column '{column}' {NO_NUMBER} in record {first}; {CORRECT}")
+            many = int(np.count_nonzero(wrong))
+            where = f"record {first}" if many == 1 else f"{many} records, record {first} the first"
+            raise DataError(f"{name}: column '{column}' {NO_NUMBER} in {where}; {CORRECT}")
         policy.notify_owner(f"column '{column}' {NO_NUMBER}, which counts as missing,", int(np.count_nonzero(wrong)))
     return columns
 

@@ -25,9 +25,11 @@ from sottovoce._types import Array, IntArray, Matrix
 from sottovoce.data.schema import Schema
 from sottovoce.errors import DataError, PrivacyLeakWarning, SpecError
 from sottovoce.estimators import settings
+from sottovoce.estimators.clones import FAMILY, cloned, count_clone
 from sottovoce.estimators.composition import charge_budget, digest, recomputed, remember
 from sottovoce.estimators.evaluation import Evaluates
 from sottovoce.estimators.explain import Explains
+from sottovoce.estimators.progress import FitReport
 from sottovoce.estimators.settings import PlanOptions, caller_stacklevel, whole
 from sottovoce.estimators.unusable import finite_cells, number_cells, own_values, text_of, warn_owner, without_rows
 from sottovoce.evaluation import Evaluation
@@ -210,6 +212,7 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
     secure: bool | str
     warm_start: bool
     budget: Any
+    verbose: bool | int
     plan: PlanOptions | None
     _last: WarmStart
     _column: ClassVar[float] = settings.INTERCEPT
@@ -245,10 +248,14 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
             spec = spec.replace(algorithm__distance=Euclidean(self._last.model), seed=again)
         options, secure = self._options, self.secure is not False
         execution = Execution(options.engine, OBSERVATIONS if options.track else None)
+        report = FitReport(type(self).__name__) if self.verbose else None
+        if report is not None:
+            report.plan(run.choice)
         with charge_budget(self.budget, "fit", run.X, run.owner, (spec, run.shards)) as budget_check:
             result = solve(
-                spec, run.shards, execution=execution, secure=secure, budget_check=budget_check, nodes=run.nodes
-            )
+                spec, run.shards, execution=execution, secure=secure, budget_check=budget_check, nodes=run.nodes,
+                progress=None if report is None else report.progress,
+            )  # fmt: skip
         excluded = " and ".join(self._excluded(result.statement, len(statements)))
         result = replace(result, statement=with_excluded(result.statement, excluded))
         self.plan_, self.spec_, self.nodes_ = run.choice, spec, np.array(run.nodes)
@@ -259,7 +266,14 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
         self._distributions = result.public.get("distribution")
         self.features_ = "additive" if getattr(self._features, "degree", 1) > 1 else "linear"
         self._set_coefficients(result)
+        if report is not None:
+            report.done(result.statement)
+        count_clone(self, result.statement, recomputed(result))
         return self
+
+    def __sklearn_clone__(self) -> Self:
+        """As scikit-learn clones, and remembered as one of a family, so that its several releases are reported."""
+        return cloned(self, super().__sklearn_clone__())
 
     @property
     def _options(self) -> PlanOptions:
@@ -582,6 +596,7 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
         """Of a pickle: without what this process knows of other fits on the same records, as in a saved model."""
         state = dict(super().__getstate__())
         state.pop("spent_", None)
+        state.pop(FAMILY, None)
         found = state.get("_evaluations", ())
         if found:
             state["_evaluations"] = [

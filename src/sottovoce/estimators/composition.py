@@ -197,6 +197,11 @@ def unpublished() -> Iterator[None]:
         _UNPUBLISHED.reset(before)
 
 
+def is_unpublished() -> bool:
+    """Whether the fits of this context are not counted, since a caller accounts for them."""
+    return _UNPUBLISHED.get()
+
+
 def fits_of(name: bytes, simulation: bool) -> int:
     """The number of fits and evaluations that are recognized of some records."""
     with _LOCK:

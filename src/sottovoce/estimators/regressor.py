@@ -81,6 +81,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         pass it is refused. The same ledger serves other estimators, processes and the command
     inference : whether 90 % of the budget goes to confidence intervals: `summary()` then prints the table of estimates
         with standard errors that count sampling and privacy noise. For the squared loss
+    verbose : whether `fit` prints the plan with its reasons, its progress and the guarantee; nothing of it is private
     plan : `PlanOptions`: rounds, batch, graph and other parts of the plan that are fixed by hand. These were parameters
         of this class until 0.3, and are still taken as such
 
@@ -141,6 +142,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         warm_start: bool = False,
         budget: Any = None,
         inference: bool = False,
+        verbose: bool | int = False,
         plan: PlanOptions | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -165,6 +167,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         self.warm_start = warm_start
         self.budget = budget
         self.inference = inference
+        self.verbose = verbose
         self.plan = plan
 
     def predict(self, X: Any) -> Array:

@@ -23,6 +23,7 @@ import numpy as np
 from sottovoce._renamed import old_arguments, old_attributes
 from sottovoce._types import Array, IntArray
 from sottovoce.casts import class_numbers, whole_units
+from sottovoce.display import Shown
 from sottovoce.errors import SpecError
 from sottovoce.evaluation import curves
 from sottovoce.evaluation.figures import LIMITS, NOT_DETERMINED, RATE, WIDE, number_text
@@ -154,8 +155,8 @@ class Estimate(NamedTuple):
 
 
 @old_attributes
-@dataclass(frozen=True, eq=False)
-class Evaluation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation(Shown):
     """What is known of a model from noisy sums over held-out records.
 
     Attributes
@@ -178,6 +179,11 @@ class Evaluation:
     edges: Array | None = None
     statement: PrivacyStatement | None = None
     spent: float | None = None
+
+    def _entries(self) -> dict[str, str]:
+        figures = {name.replace("_", " "): str(estimate) for name, estimate in self.figures.items()}
+        statement = {} if self.statement is None else {"verdict": self.statement.verdict()}
+        return {"records": f"{self.records:,}"} | figures | statement
 
     @property
     def confusion(self) -> Array:

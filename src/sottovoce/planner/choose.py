@@ -15,6 +15,7 @@ import numpy as np
 from sottovoce import limits
 from sottovoce._renamed import old_arguments, old_attributes
 from sottovoce.algorithm.method import ALL, COUNTED, SEQUENCES, Sequence, constant
+from sottovoce.display import Shown
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.network.activation import ACTIVATIONS, Activation, Everyone, Matching
 from sottovoce.network.averaging import AVERAGINGS
@@ -188,8 +189,8 @@ class Plan(NamedTuple):
     """How long it takes on the network."""
 
 
-@dataclass(frozen=True)
-class Choice:
+@dataclass(frozen=True, repr=False)
+class Choice(Shown):
     """A plan, why it was chosen, and what else there was."""
 
     spec: Spec
@@ -199,6 +200,18 @@ class Choice:
     """Share of records that the model will get wrong beyond the best linear model's, foreseen roughly."""
     alternatives: list[dict[str, Any]]
     """The chosen plan and the best of the others: activation, sampling, rounds, noise, predicted loss, bytes."""
+
+    def _entries(self) -> dict[str, str]:
+        reasons = {f"reason {k}": reason for k, reason in enumerate(self.reasons, 1)}
+        lost = f"{100 * self.predicted:.1f} percentage points more errors than the best linear model, foreseen roughly"
+        spec = self.spec
+        return {
+            "method": f"{spec.algorithm.method}, {spec.algorithm.rounds} rounds, {spec.privacy.sampling} a round",
+            "loss": f"{spec.problem.loss} + {spec.problem.h}",
+            "noise": str(spec.privacy.noise),
+            "cost of privacy": lost,
+            **reasons,
+        }
 
 
 FIXED = (

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from sottovoce._types import IntArray
 from sottovoce._version import __version__
+from sottovoce.display import Shown
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy.accounting import SMALLEST, check_delta, compute_epsilon, risk
 from sottovoce.privacy.composite_events import read_event
@@ -160,8 +161,8 @@ def software() -> str:
     return f"sottovoce {__version__}, {platform.system()} {platform.machine()}"
 
 
-@dataclass(frozen=True)
-class PrivacyStatement:
+@dataclass(frozen=True, repr=False)
+class PrivacyStatement(Shown):
     """(ε, δ) for every record, or person, of every node, with everything that it depends on.
 
     Attributes
@@ -209,6 +210,18 @@ class PrivacyStatement:
     excluded: str = ""
     accountant: str = "privacy-loss distributions"
     format: int = FORMAT
+
+    def _entries(self) -> dict[str, str]:
+        nodes = sum(len(group.nodes) for group in self.groups)
+        return {
+            "verdict": self.verdict(),
+            "adversary": f"{self.against}: sees {ADVERSARIES.read(self.adversary).sees}",
+            "adjacency": self.adjacency,
+            "epsilon": f"{number(self.epsilon)} for the worst of {nodes} node{'s' * (nodes != 1)}",
+            "delta": f"{self.delta:g}",
+            "rests on": f"{len(self.assumptions)} assumptions: see paragraph()",
+            "not covered": "; ".join(self.not_covered),
+        }
 
     @property
     def private(self) -> bool:

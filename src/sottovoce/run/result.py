@@ -470,7 +470,17 @@ def _check_head(head: Any) -> None:
 
 
 def _unreadable(folder: Path, error: Exception) -> DataError:
-    return DataError(f"'{folder}' holds no readable result ({type(error).__name__}); give a saved folder")
+    if not folder.is_dir():
+        what = "is a file, and no folder" if folder.exists() else "is not there"
+        return DataError(f"'{folder}' holds no readable result: it {what}; give a folder that train --out wrote")
+    if isinstance(error, FileNotFoundError):
+        return DataError(
+            f"'{folder}' holds no readable result: no {HEAD} is in it; give a folder that train --out wrote"
+        )
+    return DataError(
+        f"'{folder}' holds no readable result: its files are damaged ({type(error).__name__}); restore a copy, or "
+        "train anew"
+    )
 
 
 def check_unchanged(folder: Path, files: Mapping[str, str]) -> None:

@@ -31,8 +31,10 @@ from sottovoce.run.spec import Execution, Spec
 
 BudgetCheck = Callable[[PrivacyStatement], None]
 """Called with what a run would guarantee, before anything is computed from records; may refuse it by an error."""
-Progress = Callable[[int, int, Observation], None]
-"""(round, of how many, the newest observation)."""
+Progress = Callable[[int, int, Observation | None], None]
+"""Called with rounds done, all rounds and the last observation; None where nothing is observed."""
+REPORTS = 20
+"""Reports of progress of a run that is not observed."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class RunOptions:
     execution : the engine, and how often to observe
     test : held-out records, for the history's test accuracy
     f_star : the optimal value of each run, where it is known, for the history's suboptimality
-    progress : called after every observation of the first run
+    progress : called with rounds done, all rounds and the first run's last observation, if there is one
     checkpoint : where a single run leaves its checkpoints
     secure : whether runs without a seed release exact sums with exact noise, rounded once
     budget_check : called with what each run would guarantee, before anything is computed from records
@@ -84,7 +86,7 @@ def solve(
     test : held-out records, for the history's test accuracy
     f_star : the optimal value, where it is known, for the history's suboptimality
     execution : engine and how often to observe
-    progress : called after every observation
+    progress : called with rounds done, all rounds and the last observation, if there is one
     checkpoint : a folder in which every observation leaves a checkpoint; if it holds one of this very run, the run
         goes on from there and ends as if it had never stopped. Needs a seed.
     secure : whether a run without a seed releases exact sums with exact noise, rounded once, so that its guarantee
@@ -259,7 +261,7 @@ class _Batch:
             self.t, kept, self.histories[0] = options.checkpoint.read()
             self.states = self.states if kept is None else [kept]
             self._settle()
-        for stop in [self.T] if often is None else observation_rounds(self.T, often).tolist():
+        for stop in self._stops():
             if stop <= self.t:
                 continue
             self.states = self.engine.run([p.job for p in self.prepared], self.states, self.t + 1, stop)
@@ -271,8 +273,16 @@ class _Batch:
                 self.observe()  # else the engine continues and returns its metrics at the end
             if options.checkpoint is not None:
                 options.checkpoint.write(stop, self.states[0], self.histories[0])
-            if options.progress and len(self.histories[0]):
-                options.progress(stop, self.T, self.histories[0].last)
+            if options.progress is not None:
+                options.progress(stop, self.T, self.histories[0].last if len(self.histories[0]) else None)
+
+    def _stops(self) -> list[int]:
+        """The rounds after which something is evaluated or reported."""
+        often = self.options.execution.observations
+        if often is not None:
+            return observation_rounds(self.T, often).tolist()
+        parts = min(self.T, REPORTS) if self.options.progress is not None else 1
+        return [self.T * part // parts for part in range(1, parts + 1)]
 
     def observe(self) -> None:
         """Write down what was seen."""

@@ -16,6 +16,7 @@ from sottovoce._renamed import old_attributes
 from sottovoce.algorithm.dual_averaging import PRIMALS
 from sottovoce.algorithm.method import ALL, COUNTED, SEQUENCES, Counted, Sequence, constant, inverse_sqrt, linear
 from sottovoce.algorithm.methods import METHODS, MethodChoice
+from sottovoce.display import Shown
 from sottovoce.errors import SpecError
 from sottovoce.features import ADDITIVE_OR_LINEAR, LINEAR, Features
 from sottovoce.network.activation import ACTIVATIONS, Activation, Edges
@@ -220,8 +221,8 @@ class PrivacySpec:
 
 
 @old_attributes
-@dataclass(frozen=True)
-class Spec:
+@dataclass(frozen=True, repr=False)
+class Spec(Shown):
     """All of a run but its data.
 
     Examples
@@ -244,6 +245,20 @@ class Spec:
         """A seed is a number."""
         if self.seed is not None and (isinstance(self.seed, bool) or not hasattr(self.seed, "__index__")):
             raise SpecError(f"a seed is a whole number that is not negative, not {self.seed!r}")
+
+    def _entries(self) -> dict[str, str]:
+        said = self.to_dict()
+        seed = said.pop("seed")
+        rows = {name: ", ".join(f"{key}={value}" for key, value in part.items()) for name, part in said.items()}
+        return rows | {"seed": "none: the key is secret" if seed is None else f"{seed}: a simulation"}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Of a pickle: plain values, which skops takes too; formulas are found by their names again."""
+        return self.to_dict()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Read `__getstate__` back."""
+        vars(self).update(vars(Spec.from_dict(state)))
 
     def to_dict(self) -> dict[str, Any]:
         """Nested dictionaries of plain values; choices in their notation."""
