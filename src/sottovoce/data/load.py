@@ -276,6 +276,8 @@ def as_reals(y: ArrayLike) -> Array:
 
 def format_of(path: Path, format: str | None = None) -> str:
     """The format of a file: the one named, else the one that its ending says."""
+    if path.is_dir():
+        raise DataError(f"{path}: this is a folder, and a file is needed; name a file in it")
     ending = path.suffix.lower()
     compression = ending if ending in COMPRESSED else ""
     if compression:

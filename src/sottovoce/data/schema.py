@@ -156,7 +156,9 @@ class Column:
             raise SpecError(f"schema: column '{self.name}' is a {self.kind}, which has no {odd[0]}; leave it out")
         if self.kind in ("number", "date"):
             if not -math.inf < self.low < self.high < math.inf:
-                raise SpecError(f"schema: column '{self.name}' needs finite bounds low < high")
+                raise SpecError(
+                    f"schema: column '{self.name}' needs finite bounds low < high, not {self.low:g} and {self.high:g}"
+                )
             self._check_number()
             return
         if self.kind == "text":
@@ -924,16 +926,25 @@ KEYS = {
     "[columns.…]": {"type", *(each.name for each in fields(Column))} - {"name", "kind"},
 }
 """What each table of a schema may have."""
+VALUES: dict[str, tuple[set[str], Any]] = {
+    'a list, as in ["A", "B"]': ({"categories", "classes", "special", "missing_values", "ignored", "pairs"}, list),
+    "a text": ({"column", "unit", "group", "prefix", "suffix", "format", "transform", "type"}, str),
+    "a number": ({"row_norm", "features"}, int | float),
+}
+"""What a value is, by its key."""
 
 
 def _check_keys(data: dict[str, Any]) -> None:
-    """Refuse a key that a schema does not have, and suggest the one that was meant."""
+    """Refuse a key that a schema does not have, and a value of another kind than the key's; say what to write."""
     columns = data.get("columns")
     tables: list[tuple[str, str, Any]] = [("the schema", "the schema", data)]
     tables += [(f"[{name}]", f"[{name}]", data.get(name)) for name in ("label", "dialect")]
     tables += [("[columns.…]", f"column '{name}'", table) for name, table in _items(columns)]
     for kind, where, table in tables:
-        for key, _ in _items(table):
+        for key, value in _items(table):
+            wrong = [what for what, (keys, kind_of) in VALUES.items() if key in keys and not isinstance(value, kind_of)]
+            if wrong and key in KEYS[kind]:
+                raise SpecError(f"schema: '{key}' of {where} is {wrong[0]}, not {value!r}")
             if key not in KEYS[kind]:
                 near = get_close_matches(key, KEYS[kind], 1, 0.5)
                 hint = f"did you mean '{near[0]}'?" if near else "leave it out."
@@ -948,6 +959,10 @@ def _items(table: Any) -> list[tuple[str, Any]]:
 
 def _floats(table: dict[str, Any]) -> dict[str, Any]:
     """Bounds as floats: 1 and 1.0 are one bound, also for the digest."""
+    for name in ("low", "high"):
+        value = table.get(name, 0.0)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise SpecError(f"schema: '{name}' is a public bound, a number such as 120, not {value!r}")
     table.update({name: float(table[name]) for name in ("low", "high") if name in table})
     return table
 

@@ -206,6 +206,8 @@ def no_column(path: Path, format: str, dialect: Dialect, policy: ReadPolicy, nam
         return f"{lead}; correct the name"
     dialect = settled(path, format, dialect, policy)
     names = header_of(path, dialect)
+    if not all(letter.isprintable() for name in names for letter in name):
+        return f"{path}: this is no text with columns; save it as CSV, or name its format (--format)"
     if len(names) == 1 and (others := [word for word, mark in WORDS.items() if mark in names[0]]):
         return (
             f"{lead}: read with {SEPARATORS[dialect.separator or ',']} between columns, the first line is one name, "
