@@ -38,6 +38,8 @@ RUN_FILE = (
     Key("schema", "file name", "none", "Schema beside this file: the format of every node's records."),
     Key("timeout", "seconds", "`600`", "How long a node waits for a slow peer before the run pauses; at most 31 days."),
     Key("skip_after", "seconds", "never", "After how long an edge to a slow peer may be left out of a round."),
+    Key("lost_after", "seconds", "never", "With `may_lose`: after how long a silence a node counts as lost."),
+    Key("liars", "number", "`0`", "How many members may lie in the votes on lost nodes."),
     Key("keys", "table", "none", "`NODE = \"KEY\"` as `sottovoce node key` prints it: of every node, or of none."),
     Key("in_units_of_bounds", "boolean", "`false`", "Divide rows by the schema's bound; map targets to [−1, 1]."),
 )  # fmt: skip

@@ -60,6 +60,14 @@ class PeerEnded(NetworkError):
     """A peer ended the run and said why."""
 
 
+class LeftOut(NetworkError):
+    """The other nodes went on without this one."""
+
+
+class TooFew(NetworkError):
+    """More nodes are lost than the run was prepared for."""
+
+
 class PrivacyError(SottovoceError):
     """A release that cannot be accounted for, or a guarantee that does not hold."""
 

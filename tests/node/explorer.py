@@ -27,7 +27,7 @@ from sottovoce.node.store import Saved
 
 SHARED = frozenset(
     "run me envelope _n last _released _secret _digest _mark _proving peers hears _when _whence _whom "
-    "_signs _signed limit _lock _changed _waiting last_words".split()
+    "_signs _signed limit _lock _changed _waiting last_words removal".split()
 )
 """Attributes of `Links` that do not change, or hold no state."""
 SPOKEN = frozenset({"refused", "reasons", "_unanswering"})

@@ -144,6 +144,17 @@ def messages(letter):
     return [one for part in unpack_text(message)[1] for one in messages(part)]
 
 
+class Following(RequestTransport):
+    """Enters each epoch with its node."""
+
+    net = None
+
+    def follow(self, links, skips):
+        super().follow(links, skips)
+        if self.net is not None:
+            self.net.links[links.me] = links
+
+
 class Net:
     """Requests and replies between nodes of one process; every release that crosses it is recorded."""
 
@@ -166,7 +177,8 @@ class Net:
     def join(self, node):
         me = node.number
         self.links[me] = node.links
-        node.transport = RequestTransport(node.links, node.skips, lambda peer, payload: self.ask(me, peer, payload))
+        node.transport = Following(node.links, node.skips, lambda peer, payload: self.ask(me, peer, payload))
+        node.transport.net = self
 
 
 def open_node(run, name, tables, folder, budget=1e6, **more):

@@ -116,6 +116,8 @@ def test_every_state_is_in_the_table_and_can_be_reached():
         RunState.DISPUTED,
         RunState.OLD_COPY,
         RunState.PEER_ENDED,
+        RunState.LEFT_OUT,
+        RunState.TOO_FEW,
     }
     assert shown(RunState.EXCHANGING, LATE) is RunState.WAITING and shown(RunState.PAUSED, 9.0) is RunState.PAUSED
 

@@ -83,6 +83,11 @@ def node(
     who = f"rank {comm.Get_rank()}"
     try:
         run = read_run(spec)
+        if run.may_lose:
+            raise SpecError(
+                "over MPI a rank that dies takes all others with it, so that none can go on without it; leave may_lose "
+                "out, or run a consortium"
+            )
         who = _name(run, comm, name)
         where = Path(folder.replace("{node}", who)) if "{node}" in folder or name else Path(folder) / who
         site = _site(dataset, where, data.replace("{node}", who), query, format)

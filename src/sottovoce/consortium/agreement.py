@@ -217,6 +217,10 @@ def made_agreement(data: dict[str, Any], schema_file: str, schema: Schema) -> Ag
     server, admin, sites = _table(data, "server"), _table(data, "admin"), _table(data, "sites")
     spec = {part: dict(_table(data, part)) for part in PARTS if part in data}
     privacy = spec.setdefault("privacy", {})
+    if privacy.get("may_lose"):
+        raise SpecError(
+            "sites of a consortium cannot go on without a lost one: they pause until it is back; leave may_lose out"
+        )
     epsilon = privacy.get("epsilon", math.nan)
     if "epsilon" in privacy:
         if "noise" in privacy:

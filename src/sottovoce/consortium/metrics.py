@@ -26,7 +26,7 @@ from sottovoce.consortium.progress import Progress, read_progress
 from sottovoce.consortium.project import certificate_files, kind_of
 from sottovoce.errors import NetworkError, SottovoceError, SpecError
 from sottovoce.node.budget import budgets, overview, spendings
-from sottovoce.node.ledger import Row
+from sottovoce.node.ledger import Row, runs_of
 from sottovoce.node.site import FILE as SITE_FILE
 from sottovoce.node.site import read_site
 from sottovoce.node.state import RunState
@@ -85,8 +85,8 @@ class KitCollector:
             return
         yield holds(float(good))
         yield from self._spent(sets)
-        run = current_agreement(self._kit).run.digest
-        made = sum(row.kind == "release" and row.run == run for row in rows)
+        run, whole = current_agreement(self._kit).run.digest, runs_of(rows)
+        made = sum(row.kind == "release" and whole.get(row.run, row.run) == run for row in rows)
         yield self._total("sottovoce_releases", "Messages that the node has released in the run.", made)
         report = read_progress(folder)
         if report is not None:

@@ -143,7 +143,8 @@ def _shared(law: Pairs, release: Release, i: int) -> float:
     total = np.zeros(len(t))
     for source in law.with_peers(i, t, release.sigma):
         np.add.at(total, source.rows, source.factors**2)
-    return math.sqrt(float(total.max(initial=0.0)))
+    raised = 1.0 if law.epochs is None else float(law.epochs.raised.max())
+    return raised * math.sqrt(float(total.max(initial=0.0)))
 
 
 def _first(n: int) -> tuple[IntArray, IntArray]:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sottovoce._version import __version__
 from sottovoce.bounded import MAX_JSON_BYTES, read_bounded
 from sottovoce.errors import PrivacyError, StoreError
-from sottovoce.node.ledger import Row
+from sottovoce.node.ledger import Row, runs_of
 from sottovoce.node.store import Store
 from sottovoce.privacy.accounting import check_delta
 from sottovoce.privacy.composite_events import read_event
@@ -208,9 +208,11 @@ def spendings(rows: Sequence[Row]) -> list[Spending]:
     """Every run that was opened."""
     released: dict[str, int] = {}
     ended: dict[str, str] = {}
+    whole = runs_of(rows)
     for row in rows:
         if row.kind == "release":
-            released[row.run] = released.get(row.run, 0) + 1
+            run = whole.get(row.run, row.run)
+            released[run] = released.get(run, 0) + 1
         elif row.kind in ("close", "stop"):
             ended[row.run] = "closed" if row.kind == "close" else "stopped"
     opened = [row for row in rows if row.kind == "open"]
@@ -247,7 +249,8 @@ def counted_spendings(
     for s in spoken:
         names.setdefault(s.fingerprint, set()).add(s.dataset)
     found = [s for s in spoken if names[s.fingerprint] & names[fingerprint]]
-    spoke = list(dict.fromkeys(row.run for row in rows if row.kind == "release"))
+    whole = runs_of(rows)
+    spoke = list(dict.fromkeys(whole.get(row.run, row.run) for row in rows if row.kind == "release"))
     return sorted(found, key=lambda s: spoke.index(s.run))  # a filter's rule is that of the first that spoke
 
 
@@ -411,6 +414,7 @@ def contradictions(rows: list[Row], identity: str, kept: dict[str, Any]) -> list
             ]
         return []
     names = {row.run: row.detail.get("node") for row in rows if row.kind == "open"}
+    names |= {epoch: names.get(run) for epoch, run in runs_of(rows).items()}
     released = {(row.run, row.round): row.message for row in rows if row.kind == "release"}
     return [
         f"a peer saw round {mark['round']} of run {mark['run'][:12]}, which this ledger does not know with that "

@@ -198,6 +198,7 @@ class Envelope:
     identity : what vouches for them, and judges the others'
     known : introductions that were believed before, by node
     keep : called with every newly accepted introduction, before it counts
+    epoch : the digest of the epoch, after nodes were removed: what is sealed, signed and shared is of it alone
 
     Examples
     --------
@@ -221,7 +222,9 @@ class Envelope:
         identity: Identity,
         known: Mapping[int, bytes] | None = None,
         keep: Callable[[int, bytes], None] = lambda peer, data: None,
+        epoch: str = "",
     ) -> None:
+        self.epoch = epoch or run
         self.run, self.nodes, self.me, self.identity, self._keep = run, nodes, me, identity, keep
         self._agreement = X25519PrivateKey.from_private_bytes(keys.agreement)
         self._signing = Ed25519PrivateKey.from_private_bytes(keys.signing)
@@ -289,7 +292,7 @@ class Envelope:
         who = [part for i, theirs in both for part in (self.nodes[i], theirs.signing, theirs.agreement)]
 
         def secret(purpose: str) -> bytes:
-            info = joined("sottovoce pair", WIRE, self.run, purpose, *who)
+            info = joined("sottovoce pair", WIRE, self.epoch, purpose, *who)
             return HKDF(SHA256(), KEY, salt, info).derive(shared)
 
         return _Pair(secret, f"{self.me} to {peer}", f"{peer} to {self.me}")
@@ -345,7 +348,7 @@ class Envelope:
 
     def sign(self, *statement: bytes | str | int) -> bytes:
         """A statement of this node in this run, signed."""
-        return self._signing.sign(joined("sottovoce", WIRE, self.run, self.nodes[self.me], *statement))
+        return self._signing.sign(joined("sottovoce", WIRE, self.epoch, self.nodes[self.me], *statement))
 
     def verify(self, peer: int, signature: bytes, *statement: bytes | str | int) -> bool:
         """Whether another node signed a statement in this run."""
@@ -354,7 +357,7 @@ class Envelope:
         try:
             if peer not in self._verifying:
                 self._verifying[peer] = Ed25519PublicKey.from_public_bytes(self._members[peer].signing)
-            self._verifying[peer].verify(signature, joined("sottovoce", WIRE, self.run, self.nodes[peer], *statement))
+            self._verifying[peer].verify(signature, joined("sottovoce", WIRE, self.epoch, self.nodes[peer], *statement))
         except (InvalidSignature, ValueError):
             return False
         return True

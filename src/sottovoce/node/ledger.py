@@ -13,6 +13,8 @@ Every row carries the hash of itself and of the row before it. Kinds of rows:
     release   round t of a run: the hash of the one message, whether or not anybody mixes it. Round 0 is the one-shot
               release before the first round, of a run that has one
     skip      the controller ordered an edge to be left out of round t
+    epoch     the run goes on without lost nodes, from round t + 1 on, under the epoch's own digest: who is removed, and
+              from which round on. Releases of the epoch have its digest, and count as the run's
     close     all of the run's rounds are done
     stop      the run may never go on here, and why
 
@@ -27,14 +29,14 @@ import math
 import os
 import sqlite3
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sottovoce.errors import PrivacyError, StoreError
 from sottovoce.privacy.composite_events import read_event
 
-KINDS = ("nonce", "keys", "budget", "open", "release", "skip", "close", "stop")
+KINDS = ("nonce", "keys", "budget", "open", "release", "skip", "epoch", "close", "stop")
 GENESIS = bytes(32)
 HEAD_FILE = "ledger.head"
 
@@ -177,6 +179,11 @@ class HeadFile:
         return max(heads, default=None)
 
 
+def runs_of(rows: Iterable[Row]) -> dict[str, str]:
+    """Digest of an epoch -> digest of its run."""
+    return {str(row.detail.get("epoch")): row.run for row in rows if row.kind == "epoch"}
+
+
 def faults(rows: Sequence[Row], kept: Head | None = None) -> list[str]:
     """Everything that is wrong with a ledger, in sentences; an empty list is a ledger that holds.
 
@@ -212,6 +219,7 @@ def _impossible(rows: Sequence[Row]) -> list[str]:
     over: set[str] = set()
     keyed: set[str] = set()
     nonce = False
+    whole = runs_of(rows)
     found += [f"row {row.seq} is of no known kind: '{row.kind}'" for row in rows if row.kind not in KINDS]
     for row in rows:
         short = row.run[:12]
@@ -235,15 +243,16 @@ def _impossible(rows: Sequence[Row]) -> list[str]:
             else:
                 first[row.run] = start
         elif row.kind == "release":
-            if row.run in over or row.run not in planned:
-                why = " after its end: a run was replayed" if row.run in planned else ", which was never opened"
+            run = whole.get(row.run, row.run)
+            if run in over or run not in planned:
+                why = " after its end: a run was replayed" if run in planned else ", which was never opened"
                 found.append(f"row {row.seq} releases for run {short}{why}")
-            if row.round <= latest.get(row.run, first.get(row.run, 1) - 1):
+            if row.round <= latest.get(row.run, first.get(run, 1) - 1):
                 found.append(f"row {row.seq} releases round {row.round} of run {short} again: a run was replayed")
             latest[row.run] = max(row.round, latest.get(row.run, row.round))
-            count[row.run] = count.get(row.run, 0) + 1
-            if count[row.run] == planned.get(row.run, 0) + 1:
-                found.append(f"row {row.seq} is one release more than run {short} was opened for")
+            count[run] = count.get(run, 0) + 1
+            if count[run] == planned.get(run, 0) + 1:
+                found.append(f"row {row.seq} is one release more than run {run[:12]} was opened for")
         elif row.kind in ("close", "stop"):
             over.add(row.run)
     return found

@@ -77,6 +77,7 @@ from sottovoce.node.message import (
     size_of,
     unpack_text,
 )
+from sottovoce.node.removal import CONFERENCE, CONFERS, Removal
 from sottovoce.node.runfile import Run
 from sottovoce.node.state import RunState
 from sottovoce.node.store import Mark, Saved
@@ -129,6 +130,8 @@ class End(NamedTuple):
 
 def round_in(payload: bytes) -> int:
     """The round of a message, or of an introduction."""
+    if payload.startswith(CONFERS):
+        return CONFERENCE
     return MEETING if payload.startswith(INTRODUCES) else round_of(payload)
 
 
@@ -154,6 +157,7 @@ class Links:
     released : step -> hash of the message that this node's folder has for it, or None
     envelope : what seals and opens
     secret : the node's own, from which its proofs are made
+    removal : its part in going on without lost nodes, where the run may
     """
 
     def __init__(
@@ -164,8 +168,9 @@ class Links:
         released: Callable[[int], str | None],
         envelope: Envelope,
         secret: bytes,
+        removal: Removal | None = None,
     ) -> None:
-        self.run, self.me, self.envelope, self._n = run, me, envelope, run.n
+        self.run, self.me, self.envelope, self._n, self.removal = run, me, envelope, run.n, removal
         self.last = run.last
         """The last step."""
         self._released, self._secret, self._digest, self._mark = released, secret, run.digest, run.mark
@@ -185,7 +190,7 @@ class Links:
         self._signs = {j: _stretches(steps) for j, steps in self.peers.items()}
         self._signed = {j: _stretches(steps) for j, steps in self.hears.items()}
         letter = _ABOUT.size + SIGNATURE + STRETCH * CHECK + largest
-        self.limit = max(LONGEST, OVERHEAD + _ABOUT.size + NOTICE + KEPT * letter)
+        self.limit = max(LONGEST, OVERHEAD + _ABOUT.size + NOTICE + KEPT * letter, removal.limit if removal else 0)
         """Bytes that anything may have that comes in."""
         self.refused: list[str] = []
         """Why messages were refused, the latest last."""
@@ -325,6 +330,12 @@ class Links:
         value = {"end": end.state.value, "about": end.about, "answers": question}
         return pack_text(self._header(self.last + 1), value)
 
+    @property
+    def done(self) -> int:
+        """The rounds that are mixed."""
+        with self._lock:
+            return self.run.T if self._mixed >= self.last else max(0, self.run.at(self._mixed + 1)[0] - 1)
+
     def parted(self, peer: int) -> bool:
         """Whether a peer has said that it is done, or stopped."""
         return self.last + 1 in self._notices[peer]
@@ -335,6 +346,8 @@ class Links:
             return self.last_words.get((peer, reply), b"")
         if payload.startswith(INTRODUCES):
             return payload
+        if payload == CONFERS and self.removal is not None:
+            return self.removal.sealed(peer, reply)
         return self.envelope.seal(peer, MESSAGE, self._about(peer, payload), payload, reply)
 
     def _letter(self, peer: int, payload: bytes) -> bytes:
@@ -423,6 +436,8 @@ class Links:
     def _own_of(self, peer: int, t: int) -> bytes:
         if t == MEETING:
             return self.envelope.introduction
+        if t == CONFERENCE:
+            return CONFERS
         if t == 0:
             return self.hello(peer)
         with self._lock:
@@ -440,6 +455,9 @@ class Links:
         if kind == REFUSES:
             self._was_refused(peer, bytes(data))
             return MEETING
+        if kind == CONFERS and self.removal is not None:
+            self.removal.take(peer, bytes(data), reply)
+            return CONFERENCE
         letter = self.envelope.open(peer, MESSAGE, data, reply)
         if peer not in self.peers:
             raise Refused(Code.SENDER, f"node {peer} never speaks with node {self.me} in this run; refused")
@@ -526,6 +544,7 @@ class Links:
         finished, resume = self._mixed >= self.last, self.run.skip_after is not None
         if state in FOR_GOOD or not finished:
             self._notices[peer].add(self.last + 1)
+        resume = resume or self.removal is not None
         if finished or self._failure is not None or self.end is not None or (state is RunState.PAUSED and resume):
             return  # nothing is needed of it; or it may be back while its edges are left out
         ended = state in FOR_GOOD or state is RunState.DISPUTED

@@ -30,12 +30,15 @@ from sottovoce.algorithm.method import State
 from sottovoce.engine.nodes import Node
 from sottovoce.errors import (
     ConflictingMessages,
+    LeftOut,
     NetworkError,
     PeerEnded,
     PeerTimeout,
+    PrivacyError,
     SottovoceError,
     StaleCopy,
     StoreError,
+    TooFew,
 )
 from sottovoce.node import budget
 from sottovoce.node import keys as node_keys
@@ -45,10 +48,11 @@ from sottovoce.node.envelope import Envelope, RunKeys
 from sottovoce.node.identity import Identity, OwnKey
 from sottovoce.node.links import FOR_GOOD, MESSAGE, End, Links
 from sottovoce.node.message import Header, array_of, pack, unpack
+from sottovoce.node.removal import Decision, Removal, Votes
 from sottovoce.node.runfile import Run
 from sottovoce.node.state import NEXT, RunState
-from sottovoce.node.store import Store
-from sottovoce.node.transport import NodeTransport, Stopwatch
+from sottovoce.node.store import Saved, Store
+from sottovoce.node.transport import CHECK_SECONDS, Frozen, NodeTransport, Stopwatch
 from sottovoce.privacy.accounting import compute_epsilon
 from sottovoce.privacy.composite_events import read_event
 from sottovoce.privacy.statement import PrivacyStatement
@@ -105,7 +109,9 @@ class DurableNode(Node):
     ) -> None:
         me, plan = run.number(name), run.plan
         super().__init__(me, problem, plan.method, plan.schedule, plan.release)
-        self.run, self.name, self.store, self.dataset = run, name, store, dataset
+        self.root = self.run = run
+        """The run; and its epoch, which is the run until a node is removed."""
+        self.name, self.store, self.dataset = name, store, dataset
         self.fingerprint, self.sequence = node_keys.fingerprints(store.secret, problem.shards)
         saved = store.enter(run.digest, run.name, name, run.nodes, (self.sequence, self.fingerprint), -run.before)
         self._map: Map | None = None
@@ -113,8 +119,6 @@ class DurableNode(Node):
         """Its records as they came, where those of the rounds are mapped; and what is known of all nodes' beside."""
         if 0 in self._means:
             self._use(self._means[0])
-        self._state, self._round = self._restored(saved.state), saved.round
-        self._pending = dict(saved.outbox)
         self._cost = run.event(me), run.spec.privacy.adversary
         opened = store.ledger.opened(run.digest)
         self._opened = opened is not None
@@ -122,13 +126,13 @@ class DurableNode(Node):
             self._check_affordable()
         else:
             self._check_as_planned(opened)
-        identity = identity or OwnKey(node_keys.identity_seed(store.secret), run.keys)
-        self.envelope = self._enveloped(identity)
-        proving = node_keys.proving_key(store.secret)
-        self._passed = dict(saved.parts)
-        self.links = Links(run, me, saved, self._said, self.envelope, proving)
-        mixed = max([saved.round, *(t for t, _ in saved.parts)])  # what was passed on is mixed of the first messages
-        self.skips = Skips(run, me, store, saved.skips, mixed, self.envelope)
+        self._identity = identity or OwnKey(node_keys.identity_seed(store.secret), run.keys)
+        later = store.epoch(run.digest)
+        self.removal = self._removing(() if later is None else later[1])
+        if later is None:
+            self._stand(run, saved)
+        else:
+            self._stand(run.without(later[1], later[0]), store.load(later[0]))
         if self.over:
             answers = store.answers(run.digest)
             self.links.last_words = {
@@ -136,27 +140,56 @@ class DurableNode(Node):
             }
         self.state = RunState.MEETING
 
+    def _stand(self, run: Run, saved: Saved) -> None:
+        """Go on in an epoch from where the folder has it."""
+        me, store, plan = self.number, self.store, run.plan
+        self.run, self.method, self.schedule, self.release = run, plan.method, plan.schedule, plan.release
+        for draws in ("_keys", "_secure"):
+            self.__dict__.pop(draws, None)
+        self._state, self._round = self._restored(saved.state), saved.round
+        self._pending, self._passed = dict(saved.outbox), dict(saved.parts)
+        first = None if self.removal is None or run.epoch else self.removal.envelope
+        self.envelope = first or self._enveloped(self._identity)
+        proving = node_keys.proving_key(store.secret)
+        self.links = Links(run, me, saved, self._said, self.envelope, proving, self.removal)
+        mixed = max([saved.round, *(t for t, _ in saved.parts)])  # what was passed on is mixed of the first messages
+        self.skips = Skips(run, me, store, saved.skips, mixed, self.envelope)
+        if self.removal is not None and run.removed and self._round < run.begins:
+            self.removal.holds(self._round, _bytes(self._state))
+
+    def _removing(self, removed: tuple[tuple[int, int], ...]) -> Removal | None:
+        """What goes on without lost nodes, where the run may."""
+        run, me = self.root, self.number
+        if run.lost_after is None or self.over:
+            return None
+        gone = tuple(sorted(node for node, _ in removed))
+        votes = Votes(run.digest, run.n, me, run.may_lose, run.liars, gone)
+        room = sum(array.nbytes for array in self.method.start(1, run.m))
+        kept = self.store.freezes(run.digest)
+        envelope = self._enveloped(self._identity)
+        return Removal(votes, run.nodes, run.mark, envelope, run.lost_after, room, kept)
+
     def _said(self, step: int) -> str | None:
         """The hash of what this node said at a step, out of its folder."""
         return self.store.said(self.run.digest, *self.run.at(step))
 
     def _enveloped(self, identity: Identity) -> Envelope:
         """With the run's own keys; a run that is over has none any more, and gets some that nobody will know."""
-        run, store, me = self.run, self.store, self.number
+        run, store, me = self.root, self.store, self.number
         if self.over:
             return Envelope(run.digest, run.nodes, me, RunKeys.born(), identity)
         records = self.sequence if run.shares_with(me) else None
         keys, keep = store.born_keys(run.digest, records), partial(store.keep_member, run.digest)
-        return Envelope(run.digest, run.nodes, me, keys, identity, store.members(run.digest), keep)
+        return Envelope(run.digest, run.nodes, me, keys, identity, store.members(run.digest), keep, self.run.epoch)
 
     @property
     def over(self) -> bool:
         """Whether nobody can need this node in this run any more: it is done, and its keys are erased."""
-        return self.finished and self.store.run_keys(self.run.digest) is None
+        return self.finished and self.store.run_keys(self.root.digest) is None
 
     def _check_affordable(self) -> None:
-        records, adjacency = (self.dataset, self.fingerprint), self.run.statement.adjacency
-        new = budget.Spending.planned(self.run.digest, *records, *self._cost, adjacency)
+        records, adjacency = (self.dataset, self.fingerprint), self.root.statement.adjacency
+        new = budget.Spending.planned(self.root.digest, *records, *self._cost, adjacency)
         budget.check_affordable(self.store.rows(), new)
 
     def _check_as_planned(self, opened: dict[str, Any]) -> None:
@@ -210,12 +243,12 @@ class DurableNode(Node):
     @property
     def statement(self) -> PrivacyStatement:
         """What the run guarantees to this node's records."""
-        return self.run.statement
+        return self.root.statement
 
     @property
     def finished(self) -> bool:
         """Whether all of this node's rounds are done, and on the disk."""
-        return self.store.ledger.has("close", self.run.digest)
+        return self.store.ledger.has("close", self.root.digest)
 
     @property
     def rounds(self) -> IntArray:
@@ -243,7 +276,20 @@ class DurableNode(Node):
         if self._round >= self.run.T + self.run.after:  # killed when all was on the disk but this: it needs nobody
             self.finish()
         try:
-            self.greet(wait=not self.finished)
+            while (outcome := self._attempt()) is None:
+                self._leave_epoch()
+        except SottovoceError as error:
+            raise self._ended(error) from None
+        self._enter(RunState.DONE)
+        if leave:
+            self.leave(outcome)
+        return outcome
+
+    def _attempt(self) -> Outcome | None:
+        """Take part in this epoch to its end; None where another one must follow."""
+        try:
+            self.transport.confer(0)
+            self.greet(wait=not self.finished or bool(self.run.removed))
             self._enter(RunState.FINISHING if self.finished else RunState.EXCHANGING)
             if self._round < 0:
                 self._release_first()
@@ -251,13 +297,63 @@ class DurableNode(Node):
             self._release_last()
             self.finish()
             self._enter(RunState.FINISHING)
-            outcome = Outcome(self.model(), self.drain(), self.skips.count)
-        except SottovoceError as error:
-            raise self._ended(error) from None
-        self._enter(RunState.DONE)
-        if leave:
-            self.leave(outcome)
-        return outcome
+            return Outcome(self.model(), self.drain(), self.skips.count)
+        except Frozen:
+            return None
+
+    def _leave_epoch(self) -> None:
+        """Agree with the other members on who is lost, and on where the next epoch begins; and enter it."""
+        removal, watch = self.removal, Stopwatch()
+        assert removal is not None
+        self._enter(RunState.FREEZING)
+        while True:
+            removal.check()
+            if removal.due and not removal.ready:
+                self._freeze(removal)
+            decision = removal.decision
+            if decision is not None and (state := self._agreed(removal, decision)) is not None:
+                break
+            if watch.read() >= self.root.timeout:
+                raise PeerTimeout(
+                    f"node '{self.name}' waited {self.root.timeout:g} s for the others to agree on who is lost; the "
+                    "run is paused and nothing is lost: start the nodes again, and it goes on from here"
+                )
+            self.transport.confer(-1, freezing=True)
+            self.transport.wait(min(CHECK_SECONDS, self.root.lost_after or CHECK_SECONDS))
+        known = dict(self.run.removed)
+        removed = tuple((node, known.get(node, decision.done + 1)) for node in decision.removed)
+        with self.store.transaction():
+            self.store.enter_epoch(self.root.digest, decision.epoch, decision.done, state._asdict(), removed)
+        removal.enter(decision)
+        self._stand(self.root.without(removed, decision.epoch), self.store.load(decision.epoch))
+        self.transport.follow(self.links, self.skips)
+        self._enter(RunState.MEETING)
+
+    def _freeze(self, removal: Removal) -> None:
+        """Complete nothing more in this epoch: written down first, and then said."""
+        state = _bytes(self._state)
+        said = removal.freeze(self._round, state)
+        with self.store.transaction():
+            self.store.keep_state(self.run.digest, self._round, self._state._asdict(), self.links.seen)
+            self.store.keep_freezes(self.root.digest, [*removal.kept(), said.listed()])
+        removal.frozen(said, state)
+
+    def _agreed(self, removal: Removal, decision: Decision) -> State | None:
+        """The state that the next epoch begins with: this node's, or another one's where this node lacks it."""
+        if decision.done == self._round:
+            return self._state
+        removal.wanted = decision
+        if removal.came is None:
+            return None
+        start, at, data = self.method.start(1, self.run.m), 0, removal.came
+        arrays = {}
+        for name, array in start._asdict().items():
+            arrays[name] = np.frombuffer(data[at : at + array.nbytes], dtype=array.dtype).reshape(array.shape).copy()
+            at += array.nbytes
+        state = start._replace(**arrays)
+        if not all(map(_is_finite, state)):
+            raise NetworkError("the state that a member gives is not finite; begin a run of another name")
+        return state
 
     def _enter(self, state: RunState) -> None:
         """Move along the states of a run."""
@@ -266,7 +362,10 @@ class DurableNode(Node):
 
     def _check_not_ended(self) -> None:
         """Do not restart a run that ended for good; inform the peers once more."""
-        ended = self.store.ended(self.run.digest)
+        ended = self.store.ended(self.root.digest)
+        if ended is not None and ended[0] in (RunState.LEFT_OUT, RunState.TOO_FEW):
+            self._enter(RunState(ended[0]))
+            raise (LeftOut if ended[0] == RunState.LEFT_OUT else TooFew)(ended[2])
         if ended is not None:
             state, about, reason = ended
             self.links.end, self.links.end_kept = End(RunState(state), about), True
@@ -276,25 +375,32 @@ class DurableNode(Node):
 
     def _ended(self, error: SottovoceError) -> SottovoceError:
         """Write down what ends the run, inform the peers, and return the error with what the run has cost."""
-        end = self.links.end or End(RunState.PAUSED, getattr(error, "peer", None))
+        if isinstance(error, LeftOut | TooFew):
+            error = type(error)(f"{error}; {self.spent()}")
+            state = RunState.LEFT_OUT if isinstance(error, LeftOut) else RunState.TOO_FEW
+            self.store.stop(self.root.digest, str(error), (state.value, None))
+            self._enter(state)
+            return error
+        stale = RunState.OLD_COPY if isinstance(error, StaleCopy) else RunState.PAUSED
+        end = self.links.end or End(stale, getattr(error, "peer", None))
         state = RunState.PEER_ENDED if isinstance(error, PeerEnded) else end.state
         if isinstance(error, ConflictingMessages | PeerEnded):
             error = type(error)(f"{error}; {self.spent()}")
         if isinstance(error, StaleCopy):
-            self.store.stop(self.run.digest, str(error))
+            self.store.stop(self.root.digest, str(error))
         elif end.state in FOR_GOOD:
-            self.store.stop(self.run.digest, str(error), (end.state.value, end.about))
+            self.store.stop(self.root.digest, str(error), (end.state.value, end.about))
         self.links.end, self.links.end_kept = end, True
         self._enter(state)
         self.transport.part(LONG_PARTING if end.state in FOR_GOOD else SHORT_PARTING)
         if isinstance(error, StaleCopy):
-            self.store.erase_keys(self.run.digest)
+            self.store.erase_keys(self.root.digest)
         return error
 
     def spent(self) -> str:
         """Return what this run has released and cost so far, as a clause."""
         event, statement = self._cost[0], self.statement
-        made = sum(row.kind == "release" and row.run == self.run.digest for row in self.store.rows())
+        made = self.store.releases(self.root.digest)
         outside = self.run.outside
         planned = event.rounds + outside
         rounds = min(event.rounds, max(0, made - self.run.before))  # what is outside them counts with the first
@@ -314,11 +420,11 @@ class DurableNode(Node):
             mine = {
                 (i, MESSAGE, reply): sealed(i, farewell, reply) for i in self.links.peers for reply in (False, True)
             }
-            self.store.erase_keys(self.run.digest, mine | dict(answers))
+            self.store.erase_keys(self.root.digest, mine | dict(answers))
 
     def _check_same_pairs(self) -> None:
         """A run goes on with the keys that it was opened with: else noise would not cancel, nor be as secret."""
-        opened = self.store.ledger.opened(self.run.digest)
+        opened = self.store.ledger.opened(self.root.digest)
         if opened is not None and opened.get("pairs", {}) != self._sharing().get("pairs", {}):
             raise StoreError(
                 f"run '{self.run.name}' shares noise with other keys of other nodes than it was opened with; nothing "
@@ -331,7 +437,7 @@ class DurableNode(Node):
         A node that has nothing more to release need not wait: it only sends its peers what they may lack.
         """
         if wait:
-            self.transport.meet([peer for peer in range(self.run.n) if peer != self.number])
+            self.transport.meet([peer for peer in self.run.members if peer != self.number])
             self._check_same_pairs()
         for peer in self.links.peers:
             if wait:
@@ -510,28 +616,34 @@ class DurableNode(Node):
         payload, step = pack(self._header(t), message), self.run.step(t)
         run, ledger = self.run.digest, self.store.ledger
         seen, drop = self.links.seen, map(self.run.at, self.links.stale(step))
-        signed = self.links.signed()
+        signed, messages = self.links.signed(), self._messages
+        if self.root.may_lose and self.store.releases(self.root.digest) >= messages:
+            raise PrivacyError(f"this node has made all {messages} releases that the run was opened with; none follows")
         with self.store.transaction():
             if not self._opened:
                 self._check_affordable()  # others may have opened runs on these records since
-                messages = self.run.outside + len(self.run.rounds(self.number))
                 detail = budget.opening(
                     self.run.name,
                     self.name,
                     self.dataset,
                     self.fingerprint,
                     *self._cost,
-                    self.run.statement.adjacency,
+                    self.root.statement.adjacency,
                     messages,
                 )
                 detail |= {"secure": True, "sequence": self.sequence} | self._sharing()
-                ledger.append("open", run, detail=detail)
+                ledger.append("open", self.root.digest, detail=detail)
             self.store.keep_state(run, self._round, self._state._asdict(), seen)
             self.store.keep_vouchers(run, *signed)
             self.store.keep_message(run, t, payload, drop)
         self._opened = True
         self.links.post(step, payload)
         return payload
+
+    @property
+    def _messages(self) -> int:
+        """How many releases the run is opened with: one a round, and one more for every node that may be lost."""
+        return self.root.outside + len(self.root.rounds(self.number)) + self.root.may_lose
 
     def _check_finite(self, t: int, message: Array) -> None:
         if not _is_finite(message):
@@ -560,7 +672,7 @@ class DurableNode(Node):
     @property
     def public(self) -> Public:
         """The public numbers of the run at this node."""
-        found = self.run.plan.public | Public(run=self.run.digest, schedule_seed=self.run.spec.seed)
+        found = self.run.plan.public | Public(run=self.root.digest, schedule_seed=self.run.spec.seed)
         found = found if self._map is None else found | self._map.public()
         last = self.run.T + self.run.after
         if self.run.spec.privacy.inference and last in self._means:
@@ -579,7 +691,7 @@ class DurableNode(Node):
             with self.store.transaction():
                 self.store.keep_state(self.run.digest, self._round, self._state._asdict(), seen)
                 self.store.keep_vouchers(self.run.digest, *signed)
-                self.store.ledger.append("close", self.run.digest)
+                self.store.ledger.append("close", self.root.digest)
         self.links.mixed(self.links.last)
 
     def drain(self) -> tuple[str, ...]:
@@ -606,6 +718,10 @@ class DurableNode(Node):
                 "numbers; check the peers' messages, and start a run with another name"
             )
         return model
+
+
+def _bytes(state: State) -> bytes:
+    return b"".join(np.ascontiguousarray(array).tobytes() for array in state)
 
 
 def _is_finite(array: NDArray[Any]) -> bool:

@@ -4,6 +4,8 @@
     schedule_seed = 20260301      # public: who speaks when; noise and records never come from it
     timeout = 600                 # seconds that a slow peer is waited for before the run pauses
     skip_after = 60               # seconds after which an edge to a slow peer may be left out of a round; else never
+    lost_after = 120              # with may_lose in [spec.privacy]: seconds of silence after which a node is lost
+    liars = 0                     # how many members may lie about who is lost, and how far they are
     schema = "schema.toml"        # beside this file: the format of every node's records (`sottovoce.data.schema`)
 
     [nodes]                       # in order; the number of records of each (of people, with a unit) is public
@@ -52,13 +54,16 @@ from sottovoce.data.schema import Schema, plain_schema, read_schema
 from sottovoce.engine.secure import exact_sums, hindrance
 from sottovoce.errors import SottovoceError, SpecError
 from sottovoce.features import Additive
+from sottovoce.network.dropouts import NamedDropouts
 from sottovoce.network.mixing import listed
 from sottovoce.node.bounds import longest_messages, longest_model, longest_one_shot, partial_shares
 from sottovoce.node.keys import Ahead
 from sottovoce.node.message import RUN
 from sottovoce.node.message import VERSION as WIRE
+from sottovoce.node.removal import quorum
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.pairs import Pairs
+from sottovoce.privacy.release import NoiseMechanism
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.regularizers import Euclidean
@@ -76,7 +81,8 @@ _PLAIN = ("features", "label", "classes", "unit_rows", "unit", "first_index")  #
 MAX_SECONDS = 31 * 24 * 3600
 """Of a time-out: a longer one is a slip of the keyboard, and no clock can wait for it."""
 _UNITS = "in_units_of_bounds"
-_KNOWN = {"run", "schedule_seed", "timeout", "skip_after", "schema", _UNITS, *_PLAIN, "nodes", "keys", "spec"}
+_LOSSES = ("lost_after", "liars")
+_KNOWN = {"run", "schedule_seed", "timeout", "skip_after", *_LOSSES, "schema", _UNITS, *_PLAIN, "nodes", "keys", "spec"}
 _NEEDED = ("run", "schedule_seed", "nodes", "spec")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MARKED = re.compile(r"(.*) \([0-9a-f]{16}\)")
@@ -101,6 +107,10 @@ class Run:
     skip_after : seconds of waiting after which an edge may be left out of a round; None for never
     keys : the nodes' public identity keys in hexadecimal, by name; None where they are known in another way
     in_units : whether rows are divided by the schema's bound, and targets mapped from their public range to [−1, 1]
+    lost_after : seconds of silence after which a node counts as lost, where the others go on without it; else None
+    liars : how many members may lie in the votes on that
+    removed : every node that was removed by now, and the round from which on it is missing
+    epoch : the digest of the epoch; empty in the first, whose digest is the run's
     """
 
     name: str
@@ -114,6 +124,32 @@ class Run:
     skip_after: float | None = None
     keys: Mapping[str, str] | None = None
     in_units: bool = False
+    lost_after: float | None = None
+    liars: int = 0
+    removed: tuple[tuple[int, int], ...] = ()
+    epoch: str = ""
+
+    def without(self, removed: tuple[tuple[int, int], ...], epoch: str) -> "Run":
+        """The epoch of this run in which these nodes are gone: as a simulation that loses them in these rounds."""
+        lost = [number for node, t in removed if t <= self.T for number in (node, t)]
+        spec = self.spec.replace(network__dropouts=str(NamedDropouts(tuple(lost)))) if lost else self.spec
+        return replace(self, spec=spec, removed=removed, epoch=epoch)
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The nodes that are left."""
+        gone = {node for node, _ in self.removed}
+        return tuple(i for i in range(self.n) if i not in gone)
+
+    @property
+    def begins(self) -> int:
+        """The first round of the epoch."""
+        return max([t for _, t in self.removed], default=1)
+
+    @property
+    def may_lose(self) -> int:
+        """How many nodes may be lost."""
+        return self.spec.privacy.may_lose
 
     @cached_property
     def plan(self) -> Plan:
@@ -147,11 +183,7 @@ class Run:
                 "real nodes share seeds in pairs only where it is said how many of them may collude; name the "
                 "adversary 'secret_pairs(k)', and no nodes in the law"
             )
-        if self.spec.privacy.may_lose or self.spec.network.dropouts.most:
-            raise SpecError(
-                "real nodes cannot go on without a lost node: they pause until it is back; leave may_lose and dropouts "
-                "out, or simulate the run"
-            )
+        self._check_losses(law)
         if self.spec.privacy.one_shot and getattr(made.method, "d", Euclidean()) != Euclidean():
             raise SpecError(
                 f"real nodes map records by '{self.spec.privacy.pre_release}' only where models begin at zero; leave "
@@ -161,6 +193,39 @@ class Run:
         if why is not None:
             raise SpecError(f"real nodes release secure releases only, and this run cannot be one: {why}; simulate it")
         return made
+
+    def _check_losses(self, law: NoiseMechanism) -> None:
+        """Refuse a run that real nodes could not go on with, once a node is lost."""
+        if self.spec.network.dropouts.most and not self.epoch:
+            raise SpecError("real nodes are lost when they are lost; leave dropouts out, or simulate the run")
+        if (self.lost_after is None) != (self.may_lose == 0):
+            raise SpecError(
+                "a run that may lose nodes says after how many seconds of silence: give both may_lose and lost_after, "
+                "or neither"
+            )
+        if self.lost_after is None:
+            return
+        if not law.secrets:
+            raise SpecError(
+                "real nodes go on without a lost node only where pairs of nodes share noise; use law 'pairs(r)', or "
+                "leave may_lose and lost_after out: the run then pauses until the node is back"
+            )
+        if self.spec.privacy.one_shot:
+            raise SpecError(
+                f"'{self.spec.privacy.pre_release}' is released by all nodes before round 1, when none can be removed "
+                "yet; leave it out, or may_lose"
+            )
+        if not self.lost_after < self.timeout:
+            raise SpecError(
+                f"lost_after must be shorter than the timeout of {self.timeout:g} s, after which the run pauses, not "
+                f"{self.lost_after:g} s"
+            )
+        if self.n - self.may_lose < quorum(self.n, self.liars) or self.n - self.may_lose <= 3 * self.liars:
+            raise SpecError(
+                f"{self.n} nodes cannot agree on {self.may_lose} lost ones with {self.liars} liars among them: "
+                f"{quorum(self.n, self.liars)} must be left, and over three times as many as liars; lower may_lose or "
+                "liars"
+            )
 
     @property
     def n(self) -> int:
@@ -399,7 +464,11 @@ class Run:
         others = [j for j in range(self.n) if j != i]
         if self.first is not None:  # which goes to everybody
             met = {j: ([self.step(0)], [self.step(0)]) for j in others}
+        if self.removed:  # who says hello and farewell to each other, even where no round is left
+            met = {j: ([], []) for j in self.members if j != i}
         for t in self.rounds(i).tolist():
+            if t < self.begins:
+                continue
             for part, exchange in enumerate(self.plan.schedule.exchanges(t, i)):
                 for j in exchange.to:
                     met.setdefault(j, ([], []))[0].append(self.step(t, part))
@@ -419,9 +488,12 @@ class Run:
         σ_i is left out: it comes from a search whose last digits may differ between processors. Nodes compare it as
         a number, in their first notice (`links.Links.hello`).
         """
+        if self.epoch:
+            return self.epoch
         schedule = self.plan.schedule
         public = {"name": self.name, "nodes": self.nodes, "sizes": self.sizes, "timeout": self.timeout, **self.records}
         public |= {} if self.skip_after is None else {"skip_after": self.skip_after}
+        public |= {} if self.lost_after is None else {"lost_after": self.lost_after, "liars": self.liars}
         public |= {} if self.keys is None else {"keys": dict(self.keys)}
         text = json.dumps(public | {"spec": self.spec.to_dict(), "wire": WIRE}, sort_keys=True, ensure_ascii=False)
         whole = hashlib.blake2b(text.encode(), digest_size=32)
@@ -510,10 +582,24 @@ def make_run(data: Mapping[str, Any], schema: Schema | None = None) -> Run:
         spec = _spec(_with_schema(data["spec"], schema, 1.0 if in_units else schema.row_norm), data["schedule_seed"])
         records = {"schema": schema.digest} | ({_UNITS: True} if in_units else {})
     keys, skip_after = _keys(data.get("keys"), nodes), _seconds(data, "skip_after", None)
+    lost_after, liars = _seconds(data, "lost_after", None), data.get("liars", 0)
+    if type(liars) is not int or liars < 0 or (liars and lost_after is None):
+        raise SpecError("'liars' is a whole number, 0 or more, and goes with 'lost_after'")
     sizes = tuple(nodes.values())
     in_units = bool(records.get(_UNITS))
     return Run(
-        name, spec, tuple(nodes), sizes, schema, timeout, records, skip_after=skip_after, keys=keys, in_units=in_units
+        name,
+        spec,
+        tuple(nodes),
+        sizes,
+        schema,
+        timeout,
+        records,
+        skip_after=skip_after,
+        keys=keys,
+        in_units=in_units,
+        lost_after=lost_after,
+        liars=liars,
     )
 
 

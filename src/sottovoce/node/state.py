@@ -17,6 +17,7 @@ class RunState(StrEnum):
     MEETING = "meeting"
     EXCHANGING = "exchanging"
     WAITING = "waiting"
+    FREEZING = "freezing"
     FINISHING = "finishing"
     DONE = "done"
     PAUSED = "paused"
@@ -24,6 +25,8 @@ class RunState(StrEnum):
     DISPUTED = "disputed"
     OLD_COPY = "old copy"
     PEER_ENDED = "peer ended"
+    LEFT_OUT = "left out"
+    TOO_FEW = "too few"
 
     @property
     def final(self) -> bool:
@@ -31,13 +34,24 @@ class RunState(StrEnum):
         return not NEXT[self]
 
 
-_ENDS = frozenset({RunState.PAUSED, RunState.CONTRADICTED, RunState.DISPUTED, RunState.OLD_COPY, RunState.PEER_ENDED})
+_ENDS = frozenset(
+    {
+        RunState.PAUSED,
+        RunState.CONTRADICTED,
+        RunState.DISPUTED,
+        RunState.OLD_COPY,
+        RunState.PEER_ENDED,
+        RunState.LEFT_OUT,
+        RunState.TOO_FEW,
+    }
+)
 NEXT: MappingProxyType[RunState, frozenset[RunState]] = MappingProxyType(
     {
-        RunState.MEETING: _ENDS | {RunState.EXCHANGING, RunState.FINISHING},
-        RunState.EXCHANGING: _ENDS | {RunState.FINISHING},
+        RunState.MEETING: _ENDS | {RunState.EXCHANGING, RunState.FREEZING, RunState.FINISHING},
+        RunState.EXCHANGING: _ENDS | {RunState.FREEZING, RunState.FINISHING},
         RunState.WAITING: _ENDS | {RunState.EXCHANGING},
-        RunState.FINISHING: _ENDS | {RunState.DONE},
+        RunState.FREEZING: _ENDS | {RunState.MEETING},
+        RunState.FINISHING: _ENDS | {RunState.FREEZING, RunState.DONE},
         **dict.fromkeys((RunState.DONE, *_ENDS), frozenset[RunState]()),
     }
 )
@@ -57,6 +71,11 @@ TABLE: MappingProxyType[RunState, Row] = MappingProxyType(
         RunState.MEETING: Row("the node starts", "every peer has said hello", "greeting its peers"),
         RunState.EXCHANGING: Row("every peer has said hello", "the last round is mixed", "exchanging messages"),
         RunState.WAITING: Row("a peer's message is late", "the message comes, or the time-out", "waits for a peer"),
+        RunState.FREEZING: Row(
+            "a quorum says that a peer is lost",
+            "every member that is left says the same",
+            "leaves out a lost peer",
+        ),
         RunState.FINISHING: Row(
             "the last round is on the disk", "every peer is done", "waits until its peers are done"
         ),
@@ -76,6 +95,8 @@ TABLE: MappingProxyType[RunState, Row] = MappingProxyType(
             "a peer's proof of a message that the ledger lacks", "a start with the right folder", "an old folder"
         ),
         RunState.PEER_ENDED: Row("a peer's notice", "final where the peer contradicts", "a peer ended the run"),
+        RunState.LEFT_OUT: Row("a quorum that says this node was lost", "final", "the others go on without this node"),
+        RunState.TOO_FEW: Row("more lost nodes than the run may lose", "final", "too few nodes are left"),
     }
 )
 """What enters a state, what leaves it, and what it says."""

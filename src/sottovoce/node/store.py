@@ -77,6 +77,7 @@ CREATE TABLE IF NOT EXISTS answers (run TEXT, peer INTEGER, topic TEXT, reply IN
     PRIMARY KEY (run, peer, topic, reply));
 CREATE TABLE IF NOT EXISTS unvouched (run TEXT, peer INTEGER, step INTEGER, message TEXT,
     PRIMARY KEY (run, peer, step)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS freezes (run TEXT PRIMARY KEY, statements TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS means (run TEXT, round INTEGER, data BLOB NOT NULL, hash BLOB NOT NULL,
     PRIMARY KEY (run, round));
 """
@@ -476,6 +477,36 @@ class Store(Folder):
         """The mean of what all nodes sent before the first round, or in one after the last; inside a transaction."""
         data = np.ascontiguousarray(mean, dtype="<f8").tobytes()
         self._db.execute("INSERT INTO means VALUES (?, ?, ?, ?)", (run, t, data, _hash(t, data)))
+
+    def keep_freezes(self, run: str, statements: Sequence[Any]) -> None:
+        """What this node must never contradict about lost nodes; inside a transaction."""
+        self._db.execute("INSERT OR REPLACE INTO freezes VALUES (?, ?)", (run, json.dumps(statements)))
+
+    def freezes(self, run: str) -> list[Any]:
+        """The same, as it was kept."""
+        with self._guard, self.reporting():
+            found = self._of("freezes", "statements", run)
+            return list(json.loads(found[0][0])) if found else []
+
+    def enter_epoch(
+        self, run: str, epoch: str, t: int, state: Mapping[str, NDArray[Any]], removed: Sequence[tuple[int, int]]
+    ) -> None:
+        """Go on in another epoch, from the state after round t; inside a transaction."""
+        self.ledger.append("epoch", run, t, detail={"epoch": epoch, "removed": [list(pair) for pair in removed]})
+        query = "INSERT INTO runs SELECT ?, name || ', ' || ?, node, nodes, fingerprint, ? FROM runs WHERE run = ?"
+        self._db.execute(query, (epoch, f"epoch {epoch[:12]}", t, run))
+        self.keep_state(epoch, t, state, {})
+
+    def epoch(self, run: str) -> tuple[str, tuple[tuple[int, int], ...]] | None:
+        """The latest epoch of a run, and who was removed from which round on; None in the first."""
+        details = [row.detail for row in self.rows() if row.kind == "epoch" and row.run == run]
+        return (details[-1]["epoch"], tuple((i, t) for i, t in details[-1]["removed"])) if details else None
+
+    def releases(self, run: str) -> int:
+        """How many releases a run made, in all of its epochs."""
+        rows = self.rows()
+        whole = ledger.runs_of(rows)
+        return sum(row.kind == "release" and whole.get(row.run, row.run) == run for row in rows)
 
     def keep_seen(self, run: str, seen: Mapping[int, Mark]) -> None:
         """What was seen of the peers; inside a transaction."""

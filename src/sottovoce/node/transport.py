@@ -26,6 +26,7 @@ from typing import Any
 from sottovoce.errors import NetworkError, PeerTimeout, SottovoceError, SpecError
 from sottovoce.node.dropped_edges import Skips
 from sottovoce.node.links import MEETING, Links
+from sottovoce.node.removal import CONFERS
 
 RESEND_MIN, RESEND_MAX = 0.02, 0.5
 """Seconds after which an unanswered message is sent again: at least, and at most."""
@@ -77,13 +78,30 @@ class NodeTransport(ABC):
     """Whether a message may get lost, so that it must be sent again."""
 
     def __init__(self, links: Links, skips: Skips) -> None:
-        self.links, self.skips = links, skips
+        self.follow(links, skips)
         self.timeout = links.run.timeout
-        skips.on_change, skips.waited = links.nudge, self._waited
         self.resend = Resend()
+        self.clock = Stopwatch()
+        """By which a silent member counts as lost."""
         self.waited: dict[int, float] = {}
         """Seconds that this process has waited for each peer."""
         self._awaited: tuple[int, tuple[int, ...], float] = MEETING, (), 0.0
+
+    def follow(self, links: Links, skips: Skips) -> None:
+        """From now on, what is sent and taken in is of this epoch."""
+        self.links, self.skips = links, skips
+        skips.on_change, skips.waited = links.nudge, self._waited
+
+    def confer(self, at: int, freezing: bool = False) -> None:
+        """Notice who is silent, while this node waits; raises `Frozen` once the epoch is over for it."""
+        removal, run = self.links.removal, self.links.run
+        if removal is None:
+            return
+        removal.check()
+        if removal.due and not freezing:
+            raise Frozen
+        done = self.links.done
+        removal.tick(self.clock, (run.epoch, at), done, done >= run.T, lambda peer: self.send(peer, CONFERS))
 
     @abstractmethod
     def send(self, peer: int, payload: bytes) -> None:
@@ -160,6 +178,7 @@ class NodeTransport(ABC):
         while (answer := self.links.heard(step, peer)) is None:
             if self.skips.skipped(t, peer):
                 return None
+            self.confer(step)
             waited = watch.read()
             self.waited[peer] = before + waited
             if waited >= patience:
@@ -229,6 +248,10 @@ class Stopwatch:
         self._waited += min(now - self._last, self.LONGEST)
         self._last = now
         return self._waited
+
+
+class Frozen(Exception):
+    """A member is being removed: this epoch is over. No error, and nobody but the node's loop sees it."""
 
 
 class RequestTransport(NodeTransport):
