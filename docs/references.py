@@ -61,6 +61,8 @@ AGREEMENT = (
     Key("tolerance", "number", "none", "How far a right answer of a regression may be off. A test of one needs it."),
     Key("timeout", "seconds", "`600`", "How long a node waits for a slow peer before the run pauses; at most 31 days."),
     Key("skip_after", "seconds", "never", "After how long the controller may leave an edge out of a round."),
+    Key("lost_after", "seconds", "never", "With `may_lose`: after how long a silence a site counts as lost."),
+    Key("liars", "number", "`0`", "How many sites may lie in the votes on lost ones."),
     Key("in_units_of_bounds", "boolean", "`false`", "Divide rows by the schema's bound and map targets to [−1, 1]."),
     Key("revoked", "list", "none", "Serial numbers of revoked certificates, in hexadecimal."),
     Key("server", "table", REQUIRED, "Address of the relay."),

@@ -204,3 +204,16 @@ def test_a_job_that_dies_continues_and_equals_the_simulation(tmp_path, monkeypat
     with pytest.raises(SystemExit) as stop:
         main()
     assert not stop.value.code and json.loads(capsys.readouterr().out)["holds"]
+
+
+def test_a_run_that_may_lose_nodes_is_refused(tmp_path, monkeypatch, capsys):
+    """Its ranks would die together."""
+    spec = RUN_TOML.replace("timeout = 60.0", "timeout = 60.0\nlost_after = 9.0") + "may_lose = 1\n"
+    (tmp_path / "run.toml").write_text(spec)
+    comm = SimpleNamespace(Get_rank=lambda: 0, Get_size=lambda: 1)
+    monkeypatch.setattr("sottovoce.cli.node.world", lambda: comm)
+    words = ["node", "--spec", str(tmp_path / "run.toml"), "--data", "none.csv", "--folder", str(tmp_path / "folder")]
+    monkeypatch.setattr(sys, "argv", ["sottovoce", *words])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code and "a rank that dies takes all others with it" in " ".join(capsys.readouterr().err.split())

@@ -166,6 +166,17 @@ def check_accounts(run, root, names, wire):
         store.close()
 
 
+def test_without_pairs_a_round_is_made_anew_as_well(tmp_path, secrets):
+    run = losing(privacy__law="gaussian", privacy__adversary="transcript", privacy__sampling="poisson(4)")
+    nodes, wire = opened(run, tmp_path), Tapped()
+    killed(nodes["b"], 3, 2)
+    killed(nodes["e"], 5)
+    ends = play(wire, nodes)
+    assert all(np.array_equal(ends[name].model, ends["a"].model) for name in "cd")
+    assert np.allclose(ends["a"].model, as_simulated(run, tmp_path, "a", secrets), rtol=0, atol=1e-12)
+    check_accounts(run, tmp_path, "acd", wire)
+
+
 @pytest.mark.parametrize(
     ("deaths", "sends"),
     [
@@ -390,11 +401,7 @@ def test_old_envelopes_about_lost_nodes_change_nothing(tmp_path):
         ({"lost_after": 100.0}, SpecError, "shorter than the timeout of 60 s"),
         ({"liars": 2}, SpecError, "cannot agree on 2 lost ones with 2 liars"),
         ({"privacy__may_lose": 3}, PrivacyError, "two honest ones must stay"),
-        (
-            {"privacy__law": "gaussian", "privacy__adversary": "transcript"},
-            SpecError,
-            "only where pairs of nodes share",
-        ),
+        ({"network__averaging": "gossip"}, SpecError, "averaging 'exact'"),
         ({"network__dropouts": "at(1, 2)"}, SpecError, "leave dropouts out"),
     ],
 )

@@ -63,7 +63,7 @@ def test_another_process_derives_the_same_plan(tmp_path):
             "only where models begin at zero",
         ),
         ({"privacy__may_lose": 1, "network__averaging": "exact"}, "give both may_lose and lost_after"),
-        ({"privacy__may_lose": 1, "network__averaging": "exact", "lost_after": 9.0}, "pairs of nodes share noise"),
+        ({"privacy__may_lose": 1, "lost_after": 9.0}, "averaging 'exact'"),
     ],
 )
 def test_what_real_nodes_cannot_do_is_refused(changes, words):

@@ -176,10 +176,10 @@ def test_a_secure_run_goes_on_too_and_its_result_verifies(make_shards, tmp_path)
         forged.verify()
 
 
-def test_independent_noise_needs_no_release_more(make_shards):
+def test_a_round_is_made_anew_with_independent_noise_too(make_shards):
     spec = LOST.replace(privacy__law="gaussian", privacy__adversary="transcript")
     found = solve(spec, make_shards(n=8, q=40, m=3), execution=Execution(observations=None))
-    assert found.statement.groups[0].event.rounds == 12
+    assert found.statement.groups[0].event.rounds == 14
 
 
 @pytest.mark.parametrize(

@@ -472,7 +472,8 @@ def _watch(admin: Administrator, job: str, quiet: bool) -> None:
 
 def _waits(row: dict[str, Any]) -> str:
     waits = row.get("waits")
-    return f", waits for {waits['for']} since {waits['seconds']:.0f} s" if waits and waits["seconds"] >= 2 else ""
+    late = f", waits for {waits['for']} since {waits['seconds']:.0f} s" if waits and waits["seconds"] >= 2 else ""
+    return late + (f", without {', '.join(row['removed'])}" if row.get("removed") else "")
 
 
 def _show_results(report: dict[str, Any], json: bool) -> None:
@@ -491,5 +492,8 @@ def _show_results(report: dict[str, Any], json: bool) -> None:
     if report.get("failed"):
         why = "; ".join(f"{name}: {reason}" for name, reason in report["failed"].items())
         screen.out.print(f"[red]not finished:[/] {screen.plain(why)}", soft_wrap=True)
+    elif report.get("removed"):
+        gone = ", ".join(report["removed"])
+        screen.out.print(f"the others went on without {gone}, and have the model and its statement under results")
     else:
         screen.out.print("every site has the model and its statement in its own state folder, under results")

@@ -11,6 +11,8 @@
     revoked = ["3fa9…"]           # serial numbers of certificates that count no more (`sottovoce consortium revoke`)
     in_units_of_bounds = true     # rows over the schema's bound, targets in [−1, 1], as a planned agreement has them
     skip_after = 60               # seconds after which an edge to a slow peer is left out of a round; never by default
+    lost_after = 120              # with may_lose in [privacy]: seconds of silence after which a site is lost
+    liars = 0                     # how many sites may lie in the votes on that
 
     [server]
     host = "gossip.example.org"   # relays messages that it cannot read
@@ -58,7 +60,7 @@ FILE = "consortium.toml"
 SERVER = "server"
 """FLARE's own name of the server's process; no site may have it."""
 _EMAIL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}@[A-Za-z0-9][A-Za-z0-9.-]{0,127}")
-ENTRIES = ("run", "schedule_seed", "timeout", "skip_after", "in_units_of_bounds")
+ENTRIES = ("run", "schedule_seed", "timeout", "skip_after", "lost_after", "liars", "in_units_of_bounds")
 """What the run file of every node takes over."""
 PARTS = ("problem", "network", "algorithm", "privacy")
 _KNOWN = {
@@ -71,6 +73,8 @@ _KNOWN = {
     "tolerance",
     "timeout",
     "skip_after",
+    "lost_after",
+    "liars",
     "revoked",
     "in_units_of_bounds",
     "server",
@@ -217,10 +221,6 @@ def made_agreement(data: dict[str, Any], schema_file: str, schema: Schema) -> Ag
     server, admin, sites = _table(data, "server"), _table(data, "admin"), _table(data, "sites")
     spec = {part: dict(_table(data, part)) for part in PARTS if part in data}
     privacy = spec.setdefault("privacy", {})
-    if privacy.get("may_lose"):
-        raise SpecError(
-            "sites of a consortium cannot go on without a lost one: they pause until it is back; leave may_lose out"
-        )
     epsilon = privacy.get("epsilon", math.nan)
     if "epsilon" in privacy:
         if "noise" in privacy:

@@ -27,7 +27,7 @@ from sottovoce.consortium.evaluation import evaluation, statement
 from sottovoce.consortium.flare import ORDER, PROGRESS, Channel, kit_of, simulated
 from sottovoce.consortium.job import PREPARE, TRAIN, Code, code_of
 from sottovoce.consortium.submit import REPORT
-from sottovoce.consortium.untrusted_input import progress_of, reply_of
+from sottovoce.consortium.untrusted_input import progress_of, removed_by, reply_of
 from sottovoce.errors import SottovoceError, SpecError
 from sottovoce.node.dropped_edges import SkipOrders
 from sottovoce.node.runfile import Run
@@ -81,6 +81,8 @@ class GossipController(Controller):  # type: ignore[misc]
         self.digest = digest
         self._replies: dict[str, dict[str, Any]] = {}
         self._progress: dict[str, Any] = {}
+        self._gone: set[str] = set()
+        """Sites that failed, or do not answer any more."""
         self._run: Run | None = None
         self._task: Task | None = None
 
@@ -108,7 +110,7 @@ class GossipController(Controller):  # type: ignore[misc]
             if wrong:
                 self._end(fl_ctx, {"failed": wrong}, f"not ready: {wrong}")
                 return
-            self._replies = {}
+            self._replies, self._gone = {}, set()
             following = threading.Event()
             follower = threading.Thread(target=self._follow, args=(agreement, fl_ctx, following), daemon=True)
             follower.start()
@@ -149,7 +151,19 @@ class GossipController(Controller):  # type: ignore[misc]
         if self._run is not None:
             reply = self._replies[client_task.client.name] = reply_of(reported, self._run)
             if "error" in reply:
-                self._give_up_later(self._task)
+                self._gone_without(client_task.client.name)
+
+    def _gone_without(self, name: str) -> None:
+        """Let the others go on without a site that failed, if they may; else end the task."""
+        self._gone.add(name)
+        if self._run is None or len(self._gone) > self._run.may_lose:
+            self._give_up_later(self._task)
+
+    def _end_if_settled(self, run: Run) -> None:
+        """End the task once every site has finished, or the others finished without it."""
+        task, removed = self._task, removed_by(self._replies, run)
+        if task is not None and removed and all(self._finished(name) or name in removed for name in run.nodes):
+            self.cancel_task(task)
 
     def _give_up_later(self, task: Task | None) -> None:
         """End a task at which a site failed: no other one can finish it."""
@@ -174,12 +188,13 @@ class GossipController(Controller):  # type: ignore[misc]
         unanswered = Unanswered(run.timeout, time.monotonic)
         while not done.wait(CHECK_SECONDS):
             orders.repeat()
+            self._end_if_settled(run)
             for name in run.nodes:
                 found = progress_of(channel.ask(name, PROGRESS, b"", CHECK_SECONDS), run)
                 if found is None:
                     if unanswered.too_long(name) and not self._finished(name):
-                        log.error("%s has not answered for %g s; the job ends", name, run.timeout)
-                        self._give_up_later(self._task)
+                        log.error("%s has not answered for %g s", name, run.timeout)
+                        self._gone_without(name)
                     continue
                 unanswered.heard(name)
                 self._progress[name] = found
@@ -192,15 +207,18 @@ class GossipController(Controller):  # type: ignore[misc]
 
     def _conclude(self, agreement: Agreement, names: list[str], fl_ctx: FLContext) -> None:
         """Write down what everybody may know."""
-        unfinished = {n: self._replies.get(n, {}).get("error", Code.SILENT) for n in names if not self._finished(n)}
+        removed = removed_by(self._replies, agreement.run)
+        missing = [n for n in names if not self._finished(n) and n not in removed]
+        unfinished = {n: self._replies.get(n, {}).get("error", Code.SILENT) for n in missing}
         counts = {n: reply["right"] for n, reply in self._replies.items() if reply.get("right") is not None}
-        report = {
+        report: dict[str, Any] = {
             "run": agreement.run_name,
             "digest": self.digest,
             "sites": {n: {"finished": self._finished(n), **self._replies.get(n, {})} for n in names},
             "privacy": statement(agreement).to_dict(),
             "evaluation": evaluation(agreement, counts).to_dict() if counts else None,
         }
+        report |= {"removed": removed} if removed else {}
         if unfinished:
             self._end(fl_ctx, report | {"failed": unfinished}, f"not finished: {unfinished}")
         else:

@@ -29,6 +29,7 @@ from typing import Any
 from sottovoce.errors import NetworkError, SottovoceError, SpecError
 from sottovoce.node.dropped_edges import Skips
 from sottovoce.node.links import Links, round_in
+from sottovoce.node.removal import CONFERENCE
 from sottovoce.node.transport import CHECK_SECONDS, NodeTransport
 
 VERSION = "2.9.0"  # routing changed since 2.8.3, and our messages use it directly
@@ -184,8 +185,8 @@ class FlareTransport(NodeTransport):
                 return  # a peer that lacks a message requests it
             self._under_way[peer] = payload, count + 1
         self._pool.submit(
-            self._ask, peer, payload, first and t != 0 and peer < self.links.me
-        )  # a hello needs an answer
+            self._ask, peer, payload, first and t not in (0, CONFERENCE) and peer < self.links.me
+        )  # these need an answer
 
     def _outstanding(self, peer: int, payload: bytes) -> int:
         """How many requests with a message are without a reply."""

@@ -303,9 +303,14 @@ def line(role: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-u", "-m", "sottovoce.consortium.process", role, *arguments]
 
 
+FLARES_OWN = {"NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": "20"}
+"""FLARE's settings: a finished job whose sites are partly gone is over after so many seconds (FLARE: 900)."""
+
+
 def sealed_environment(kit: Path, environment: Mapping[str, str]) -> tuple[dict[str, str], int]:
     """What such a process gets to see, and the pipe that it inherits."""
-    return credentials.sealed({**environment, "PYTHONSAFEPATH": "1", PARENT: str(os.getpid())}, credentials.named(kit))
+    own = {"PYTHONSAFEPATH": "1", PARENT: str(os.getpid()), **FLARES_OWN}
+    return credentials.sealed({**environment, **own}, credentials.named(kit))
 
 
 def start_jobs_behind_gates(role: str, kit: Path) -> None:

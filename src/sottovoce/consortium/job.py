@@ -20,6 +20,7 @@ from sottovoce.errors import (
     ConflictingMessages,
     DataError,
     Disputed,
+    LeftOut,
     NetworkError,
     PeerEnded,
     PeerTimeout,
@@ -27,6 +28,7 @@ from sottovoce.errors import (
     SottovoceError,
     SpecError,
     StoreError,
+    TooFew,
 )
 
 ALLOWED = {
@@ -64,6 +66,8 @@ class Code(StrEnum):
     CONTRADICTED = "a site that signed other messages than it sent; this run cannot be finished"
     ENDED = "a site that ended the run; this run cannot be finished"
     DISPUTED = "a site that holds messages which were never made; restore the right folder"
+    LEFT_OUT = "left out: the others went on without it"
+    TOO_FEW = "more lost sites than were agreed; this run cannot be finished"
 
 
 def code_of(error: Exception) -> Code:
@@ -79,6 +83,8 @@ def code_of(error: Exception) -> Code:
         ConflictingMessages: Code.CONTRADICTED,
         PeerEnded: Code.ENDED,
         Disputed: Code.DISPUTED,
+        LeftOut: Code.LEFT_OUT,
+        TooFew: Code.TOO_FEW,
         SpecError: Code.AGREEMENT,
         DataError: Code.RECORDS,
         NetworkError: Code.NETWORK,
@@ -131,14 +137,15 @@ def job_name(agreement: Agreement) -> str:
 
 
 def job_meta(agreement: Agreement) -> dict[str, Any]:
-    """Return the description of a job for FLARE: its name, and that all sites must take part."""
+    """Return the description of a job for FLARE: its name, and which sites must take part: all that may not be lost."""
     names = [site.name for site in agreement.sites]
+    may_lose = agreement.run.may_lose
     return {
         "name": job_name(agreement),
         "resource_spec": {},
         "deploy_map": {APP: ["@ALL"]},
-        "min_clients": len(names),
-        "mandatory_clients": names,
+        "min_clients": len(names) - may_lose,
+        "mandatory_clients": [] if may_lose else names,
     }
 
 

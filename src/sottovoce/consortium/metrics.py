@@ -120,6 +120,7 @@ class KitCollector:
         yield self._one("sottovoce_round_age_seconds", "Seconds since the node finished a round.", report.age)
         yield self._one("sottovoce_report_age_seconds", "Seconds since the node's process reported.", report.reported)
         yield self._one("sottovoce_job_running", "1 if the process of a job runs.", float(report.alive))
+        yield self._one("sottovoce_removed_nodes", "Nodes that the others went on without.", len(report.removed))
         yield self._total("sottovoce_starts", "How often the node was started in the run.", report.starts)
         state = self._gauge("sottovoce_state", "1 for the state that the node is in.", labels=["state"])
         for each in RunState:

@@ -106,7 +106,13 @@ class ConsortiumNode:
         at = min(at, self.run.T + 1)  # what follows the last round is shown as the round after it
         waits = {"round": at, "for": self.run.nodes[late[0]], "seconds": round(seconds, 1)} if late else None
         state = shown(self.node.state, seconds if late else 0.0)
-        return {"round": min(t - 1, self.run.T), "rounds": self.run.T, "waits": waits, "state": state.value}
+        found = {"round": min(t - 1, self.run.T), "rounds": self.run.T, "waits": waits, "state": state.value}
+        return found | ({"removed": self._removed} if self._removed else {})
+
+    @property
+    def _removed(self) -> list[str]:
+        """The sites that this one went on without."""
+        return [self.run.nodes[i] for i, _ in self.node.run.removed]
 
     def _report(self) -> dict[str, Any]:
         """For the site itself: how far it is, and what it has exchanged with each peer."""
@@ -133,7 +139,7 @@ class ConsortiumNode:
         outcome = self.node.take_part(leave=False)
         if over:  # the results were saved, and peers that ask again are answered
             count = None if self.examiner is None else self.examiner.count(outcome.model, self.node.scored)
-            return {"finished": True, "right": count, "unheard": [], "skips": outcome.skips}
+            return {"finished": True, "right": count, "unheard": [], "skips": outcome.skips, "removed": self._removed}
         seconds = time.perf_counter() - began
         models = self._gather(outcome.model)
         with np.errstate(over="ignore"):
@@ -148,13 +154,16 @@ class ConsortiumNode:
         )
         log.info("the model and its statement are in %s", folder)
         message, seal = self._model_message(), self.node.envelope.seal
-        others = (i for i in range(self.run.n) if i != self.number)
+        others = (i for i in self.node.run.members if i != self.number)
         self.node.leave(outcome, {(i, MODEL, True): seal(i, MODEL, b"", message, reply=True) for i in others})
-        return {"finished": True, "right": count, "unheard": list(outcome.unheard), "skips": outcome.skips}
+        unheard, removed = list(outcome.unheard), self._removed
+        return {"finished": True, "right": count, "unheard": unheard, "skips": outcome.skips, "removed": removed}
 
     def _gather(self, mine: Array) -> Array:
         """Everybody's final model, which is made of released messages only; they travel encrypted all the same."""
         self._models[self.number] = mine
+        if self.run.may_lose:  # the exact mean: all who are left have this very model, and nobody need be waited for
+            return np.tile(mine, (self.run.n, 1))
         self._gather_began = time.monotonic()
         watch, others = Stopwatch(), [i for i in range(self.run.n) if i != self.number]
         payload = self._model_message()

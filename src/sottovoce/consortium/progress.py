@@ -49,6 +49,8 @@ class Progress(NamedTuple):
     age: float
     """Seconds since the last round was finished."""
     waits: dict[str, Any] | None
+    removed: tuple[str, ...]
+    """Nodes that this one went on without."""
     peers: dict[str, Peer]
     reported: float
     """Seconds since the report."""
@@ -90,6 +92,7 @@ def read_progress(folder: Path) -> Progress | None:
             rounds=int(found["rounds"]),
             age=float(found["age"]),
             waits=waits,
+            removed=tuple(map(str, found.get("removed", ()))),
             peers=peers,
             reported=max(0.0, time.time() - path.stat().st_mtime),
         )

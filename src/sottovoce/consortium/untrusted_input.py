@@ -5,6 +5,7 @@ run's bounds, names must be those of its nodes, reasons must be codes from the f
 computed from one's own agreement, the accuracy from the counts. So no foreign text reaches a terminal or a report.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from sottovoce.consortium.agreement import SERVER, Agreement
@@ -31,7 +32,16 @@ def _progress(value: Any, run: Run) -> dict[str, Any] | None:
     if not isinstance(value, dict) or not _whole(value.get("round"), 0, run.T):
         return None
     state = next((state.value for state in RunState if state == value.get("state")), None)  # 0.2 says none
-    return {"round": value["round"], "rounds": run.T, "waits": _waits(value.get("waits"), run), "state": state}
+    found = {"round": value["round"], "rounds": run.T, "waits": _waits(value.get("waits"), run), "state": state}
+    removed = _removed(value.get("removed"), run)
+    return found | ({"removed": removed} if removed else {})
+
+
+def _removed(value: Any, run: Run) -> list[str]:
+    """The sites that a site, or the server, says are removed: no more than may be lost."""
+    if not isinstance(value, list) or not all(_named(name, run) for name in value) or len(value) > run.may_lose:
+        return []
+    return sorted(set(value), key=run.number)
 
 
 def _waits(value: Any, run: Run) -> dict[str, Any] | None:
@@ -78,6 +88,8 @@ def _reply(value: Any, run: Run) -> dict[str, Any]:
         right = value.get("right") if _whole(value.get("right"), -(2**53), 2**53) else None
         skips = value.get("skips") if _whole(value.get("skips"), 0, run.n * run.T) else None
         kept |= {"finished": True, "right": right, "unheard": names, "skips": skips}
+        removed = _removed(value.get("removed"), run)
+        kept |= {"removed": removed} if removed else {}
     return kept or {"error": Code.UNREADABLE}
 
 
@@ -96,17 +108,28 @@ def report_of(data: bytes, agreement: Agreement) -> dict[str, Any]:
         "privacy": statement(agreement).to_dict(),
         "evaluation": evaluation(agreement, counts).to_dict() if counts and agreement.held_out else None,
     }
-    return report | ({"failed": failed} if failed else {})
+    removed = removed_by(sites, agreement.run)
+    return report | ({"removed": removed} if removed else {}) | ({"failed": failed} if failed else {})
 
 
 def outcomes(value: dict[str, Any], run: Run) -> tuple[dict[str, dict[str, Any]], dict[str, Code]]:
     """What became of every site, and the code of each that did not finish."""
     reported, reasons = ({} if not isinstance(value.get(key), dict) else value[key] for key in ("sites", "failed"))
     sites = {name: {"finished": False} | _reply(reported.get(name), run) for name in run.nodes}
+    removed = removed_by(sites, run)
     blamed = [
-        name for name in (*run.nodes, SERVER) if name in reasons or not sites.get(name, {"finished": 1})["finished"]
+        name
+        for name in (*run.nodes, SERVER)
+        if name not in removed and (name in reasons or not sites.get(name, {"finished": 1})["finished"])
     ]
     return sites, {name: _code(reasons.get(name, Code.SILENT)) for name in blamed}
+
+
+def removed_by(sites: Mapping[str, Mapping[str, Any]], run: Run) -> list[str]:
+    """The sites that most of those which finished went on without."""
+    finished = [row for row in sites.values() if row.get("finished")]
+    named = {name: sum(name in row.get("removed", ()) for row in finished) for name in run.nodes}
+    return [name for name, count in named.items() if 2 * count > len(finished)]
 
 
 def _code(value: Any) -> Code:

@@ -541,12 +541,18 @@ class Links:
             ending += f" (the last message that was refused: {refused})"
         else:
             self.reasons[peer] = ending
-        finished, resume = self._mixed >= self.last, self.run.skip_after is not None
-        if state in FOR_GOOD or not finished:
+        finished, back = self._mixed >= self.last, state is RunState.PAUSED and self.removal is not None
+        resume = self.run.skip_after is not None
+        if state in FOR_GOOD or not (finished or back):
             self._notices[peer].add(self.last + 1)
-        resume = resume or self.removal is not None
-        if finished or self._failure is not None or self.end is not None or (state is RunState.PAUSED and resume):
-            return  # nothing is needed of it; or it may be back while its edges are left out
+        if (
+            finished
+            or back
+            or self._failure is not None
+            or self.end is not None
+            or (state is RunState.PAUSED and resume)
+        ):
+            return  # nothing is needed of it; or it may be back, before it is lost or while its edges are left out
         ended = state in FOR_GOOD or state is RunState.DISPUTED
         self._failure = PeerEnded(ending) if ended else PeerTimeout(ending, about or nodes[peer])
         self.end = End(RunState.PEER_ENDED, nodes[peer]) if state in FOR_GOOD else None
@@ -699,6 +705,8 @@ class Links:
 
     def heard(self, t: int, peer: int) -> bytes | None:
         """Return the peer's message of a step if it is here; raise if this node must stop. Needs no lock."""
+        if t == CONFERENCE:
+            return None  # it is said anew every time
         error = self._failure or self._strangers.get(peer)
         if error is not None:
             raise error

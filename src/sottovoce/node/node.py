@@ -67,6 +67,7 @@ from sottovoce.secure.generator import Generator, Purpose
 
 LONG_PARTING, SHORT_PARTING = 5.0, 1.0
 """Seconds in which a stopping node sends its peers the reason: if it stops for good, and until the next start."""
+SLACK = 1.0 + 1e-6  # rounding
 SAME = 1e-9  # σ comes from a search, which another processor rounds differently
 
 
@@ -351,8 +352,13 @@ class DurableNode(Node):
             arrays[name] = np.frombuffer(data[at : at + array.nbytes], dtype=array.dtype).reshape(array.shape).copy()
             at += array.nbytes
         state = start._replace(**arrays)
-        if not all(map(_is_finite, state)):
-            raise NetworkError("the state that a member gives is not finite; begin a run of another name")
+        longest = self.run.bounds[min(decision.done, self.run.T - 1)] * SLACK  # of the next round: no state is longer
+        within = float(np.linalg.norm(state.z)) <= longest
+        mean = self.method.average(state, max(decision.done, 1))
+        if not (all(map(_is_finite, state)) and within and np.linalg.norm(mean) <= self.run.model_bound * SLACK):
+            raise NetworkError(
+                "the state that a member gives is longer than an honest one can be; begin a run of another name"
+            )
         return state
 
     def _enter(self, state: RunState) -> None:

@@ -63,7 +63,6 @@ from sottovoce.node.message import VERSION as WIRE
 from sottovoce.node.removal import quorum
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.pairs import Pairs
-from sottovoce.privacy.release import NoiseMechanism
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.regularizers import Euclidean
@@ -183,7 +182,7 @@ class Run:
                 "real nodes share seeds in pairs only where it is said how many of them may collude; name the "
                 "adversary 'secret_pairs(k)', and no nodes in the law"
             )
-        self._check_losses(law)
+        self._check_losses()
         if self.spec.privacy.one_shot and getattr(made.method, "d", Euclidean()) != Euclidean():
             raise SpecError(
                 f"real nodes map records by '{self.spec.privacy.pre_release}' only where models begin at zero; leave "
@@ -194,7 +193,7 @@ class Run:
             raise SpecError(f"real nodes release secure releases only, and this run cannot be one: {why}; simulate it")
         return made
 
-    def _check_losses(self, law: NoiseMechanism) -> None:
+    def _check_losses(self) -> None:
         """Refuse a run that real nodes could not go on with, once a node is lost."""
         if self.spec.network.dropouts.most and not self.epoch:
             raise SpecError("real nodes are lost when they are lost; leave dropouts out, or simulate the run")
@@ -205,11 +204,6 @@ class Run:
             )
         if self.lost_after is None:
             return
-        if not law.secrets:
-            raise SpecError(
-                "real nodes go on without a lost node only where pairs of nodes share noise; use law 'pairs(r)', or "
-                "leave may_lose and lost_after out: the run then pauses until the node is back"
-            )
         if self.spec.privacy.one_shot:
             raise SpecError(
                 f"'{self.spec.privacy.pre_release}' is released by all nodes before round 1, when none can be removed "

@@ -504,9 +504,11 @@ class Store(Folder):
 
     def releases(self, run: str) -> int:
         """How many releases a run made, in all of its epochs."""
-        rows = self.rows()
-        whole = ledger.runs_of(rows)
-        return sum(row.kind == "release" and whole.get(row.run, row.run) == run for row in rows)
+        with self._guard, self.reporting():
+            query = "SELECT detail FROM ledger WHERE kind = 'epoch' AND run = ?"
+            runs = [run, *(json.loads(detail)["epoch"] for (detail,) in self._db.execute(query, (run,)))]
+            query = "SELECT COUNT(*) FROM ledger WHERE kind = 'release' AND run = ?"
+            return sum(self._db.execute(query, (one,)).fetchone()[0] for one in runs)
 
     def keep_seen(self, run: str, seen: Mapping[int, Mark]) -> None:
         """What was seen of the peers; inside a transaction."""

@@ -62,10 +62,16 @@ def of_run(agreement: Agreement, status: Status, missing: list[str]) -> dict[str
                 "waits": waits["for"] if waits and waits["seconds"] >= 2 else None,
                 "seconds": waits["seconds"] if waits else 0.0,
                 "spent": spent(name, row["round"]) if row else None,
-                "state": row.get("state") if row else None,
+                "state": _state(row) if row else None,
             }
         )
     return frame(agreement) | {"state": status.state, "job": status.job, "sites": sites, "budgets": []}
+
+
+def _state(row: Mapping[str, Any]) -> str | None:
+    """A site's state, and which sites it went on without."""
+    state, removed = row.get("state"), row.get("removed")
+    return f"{state or 'running'}, without {', '.join(removed)}" if removed else state
 
 
 def _spending(agreement: Agreement) -> Callable[[str, int], float]:
@@ -79,6 +85,7 @@ def _spending(agreement: Agreement) -> Callable[[str, int], float]:
 
     def spent(name: str, rounds: int) -> float:
         count = int(spoken(min(rounds + 1, agreement.run.T))[agreement.run.nodes.index(name)])
+        count += agreement.run.may_lose  # rounds that are made anew
         if count == 0:
             return 0.0
         event = events[name]

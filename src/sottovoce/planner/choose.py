@@ -543,7 +543,7 @@ def _plan(inputs: PublicInputs, given: dict[str, Any], scale: _Scale, network: _
     uneven = T * float(np.sum(a**2)) / float(np.sum(a)) ** 2  # weights that grow use the releases unevenly
     drawn = 0.0 if full else 1 / (inputs.features * releases * float(np.dot(rates, sizes)))
     ratio, shared = _shared(inputs, network, releases)
-    anew = math.sqrt(1.0 + inputs.may_lose / T) if inputs.honest else 1.0  # for releases that are made anew
+    anew = math.sqrt(1.0 + inputs.may_lose / T)  # for releases that are made anew
     c = math.sqrt((scale.noise * more * shared * anew) ** 2 * uneven + drawn)
     reach = _reach(inputs, given, scale, c, T, iota)
     foreseen = float(predict.loss(reach, c, inputs.features, releases)) + (APART if network.beta > 0 else 0.0)
@@ -726,7 +726,7 @@ def _why_these_secrets(inputs: PublicInputs, plan: Plan) -> list[str]:
 def losses_cost(n: int, honest: int, ratio: float, rounds: int, may_lose: int) -> tuple[float, float]:
     """By what the noise of the mean grows: at once, to be prepared; and in all, if all may_lose nodes are gone at once.
 
-    Without pairs (`honest` is 0) a loss costs the lost node's noise in the mean alone.
+    Without pairs (`honest` is 0) no noise need be raised.
 
     Examples
     --------
@@ -734,10 +734,8 @@ def losses_cost(n: int, honest: int, ratio: float, rounds: int, may_lose: int) -
     (1.002, 1.168)
     """
     fewer = n / (n - may_lose)
-    if not honest:
-        return 1.0, math.sqrt(fewer)
     prepared = math.sqrt(1.0 + may_lose / rounds)
-    raised = (1.0 + ratio**2 * honest) / (1.0 + ratio**2 * (honest - may_lose))
+    raised = (1.0 + ratio**2 * honest) / (1.0 + ratio**2 * (honest - may_lose)) if honest else 1.0
     return prepared, prepared * math.sqrt(fewer * raised)
 
 

@@ -21,7 +21,7 @@ from sottovoce.network.schedule import draw_schedule
 from sottovoce.planner import predict
 from sottovoce.privacy.calibration import Private, sigma
 from sottovoce.privacy.planning import calibrate
-from sottovoce.privacy.release import MechanismContext, Release, SecretPairs
+from sottovoce.privacy.release import MechanismContext, Release
 from sottovoce.run.plan import make_lipschitz, scheme_of
 from sottovoce.run.spec import Spec
 
@@ -60,8 +60,7 @@ def plan_cost(spec: Spec, sizes: IntArray, m: int, epsilon: float) -> PlanCost:
     sampling = spec.privacy.sampling
     busiest = float(np.max(activation.iota(graph)))
     pre_release = None
-    pairs = isinstance(spec.privacy.adversary.among(n), SecretPairs)
-    releases = T + spec.privacy.may_lose * pairs  # a round is made anew for every node that is lost
+    releases = T + spec.privacy.may_lose  # a round is made anew for every node that is lost
     if not spec.privacy.one_shot:
         needed = {
             q: calibrate(sampling, q, releases, epsilon, clip=lipschitz, delta=delta, activity=busiest)

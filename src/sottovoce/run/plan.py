@@ -170,7 +170,7 @@ class Plan:
     @cached_property
     def spoken(self) -> IntArray:
         """K_i, how often each node speaks; where nodes may be lost, how often at most."""
-        return _spoken(self.spec, self.schedule, self.release.law.secrets)
+        return _spoken(self.spec, self.schedule)
 
     def lost(self, t: int) -> NDArray[np.bool_]:
         """Which nodes were lost by round t of a simulation."""
@@ -245,7 +245,7 @@ def plan_public(request: Request, schedule: Schedule | None = None, reusable: Pl
     _check_method(spec, method)
     unit = _unit_release(spec, problem, network, schedule, method, scale, before)
     known = Circumstances(
-        unit, problem.sizes, _spoken(spec, schedule, unit.law.secrets), spec.privacy.delta, network.iota,
+        unit, problem.sizes, _spoken(spec, schedule), spec.privacy.delta, network.iota,
         spec.algorithm.rounds, schedule.turns, network.activation.tempered,
     )  # fmt: skip
     sigma, claims = spec.privacy.noise.scales(known)
@@ -493,11 +493,11 @@ def _check_losses(spec: Spec, n: int) -> None:
         )
 
 
-def _spoken(spec: Spec, schedule: Schedule, secrets: bool) -> IntArray:
-    """In how many rounds each node speaks, at most; with noise that pairs share, every loss has a round made anew."""
+def _spoken(spec: Spec, schedule: Schedule) -> IntArray:
+    """How often each node speaks, at most: for every lost node a round may be made anew."""
     if not spec.privacy.may_lose:
         return schedule.participations()
-    return np.full(schedule.n, schedule.T + secrets * spec.privacy.may_lose)
+    return np.full(schedule.n, schedule.T + spec.privacy.may_lose)
 
 
 def epochs_of(schedule: Schedule) -> Epochs | None:
