@@ -18,7 +18,7 @@ EDITABLE := PATH="$(abspath $(BIN)):$$PATH" $(PIP) --quiet --no-deps --no-build-
 SHELL := bash
 .SHELLFLAGS := -o pipefail -c
 
-.PHONY: help setup native demo consortium-demo test test-native test-fast lint format bench docs pictures dist lock clean test-gpu bench-gpu
+.PHONY: sbom help setup native demo consortium-demo test test-native test-fast lint format bench docs pictures dist lock clean test-gpu bench-gpu
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -134,6 +134,13 @@ dist: $(READY)  ## build the wheel and the sdist into dist/, and run the wheel i
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m build --no-isolation --outdir dist .
 	$(BIN)/twine check --strict dist/*
 	tools/try-wheel $(BIN)/python dist/*.whl
+
+SBOM := build/sbom-tool
+sbom:  ## build/sbom.json: the pinned packages of a run in CycloneDX; ARGS="onnx excel" for extras
+	@$(PYTHON) -m venv $(SBOM) && $(SBOM)/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom==7.5.0
+	$(PYTHON) tools/runtime_requirements.py $(ARGS) > build/sbom.txt
+	$(SBOM)/bin/cyclonedx-py requirements build/sbom.txt --pyproject pyproject.toml --sv 1.6 --output-reproducible \
+	  -o build/sbom.json
 
 lock: $(READY)  ## pin the newest versions that fit pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --upgrade \

@@ -4,7 +4,9 @@
 parts from `sottovoce.report.figures.shown`. Neither computes anything: means and intervals are in the figure.
 """
 
+import importlib.util
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -197,6 +199,14 @@ class Figure:
         return "" if title in [panel.title for panel in said] else title
 
 
+def check_matplotlib() -> None:
+    """Refuse to draw where Matplotlib, which is an extra, is not installed."""
+    if "matplotlib" not in sys.modules and importlib.util.find_spec("matplotlib") is None:
+        raise SpecError(
+            "figures are drawn with Matplotlib, which is not installed; type pip install 'sottovoce[figures]'"
+        )
+
+
 def read_formats(text: str) -> tuple[str, ...]:
     """Kinds of files, with commas between them.
 
@@ -232,6 +242,7 @@ def draw(figure: Figure, path: Path | str, width: float | None = None) -> Path:
     path : where
     width : of the whole figure in inches, at which its letters are as large as in any other; heights go with it
     """
+    check_matplotlib()
     import matplotlib as mpl  # here: it takes long to load
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Sheet
@@ -357,6 +368,7 @@ def draw_terms(
     across : panels of a row
     canvas : the empty figure to draw on; a new one by default
     """
+    check_matplotlib()
     from matplotlib.figure import Figure as Canvas  # slow to load, and an extra
 
     shown = list(terms)[:most]

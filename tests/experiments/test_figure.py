@@ -1,13 +1,26 @@
 """A figure is data; its two renderings show the same numbers."""
 
+import importlib.util
 import re
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from sottovoce.errors import SpecError
-from sottovoce.figure import Curve, Figure, Interval, Panel, Ranking, draw, draw_as, read_formats
+from sottovoce.figure import (
+    Curve,
+    Figure,
+    Interval,
+    Panel,
+    Ranking,
+    check_matplotlib,
+    draw,
+    draw_as,
+    draw_terms,
+    read_formats,
+)
 from sottovoce.report.document import Plot
 from sottovoce.report.figures import shown
 
@@ -117,3 +130,11 @@ def test_what_no_figure_can_be(tmp_path):
         read_formats("png,gif")
     with pytest.raises(SpecError, match=r"2 to 40 inches wide, not 0\.1"):
         draw(curves(), tmp_path / "a.png", width=0.1)
+
+
+def test_without_matplotlib_the_error_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.delitem(sys.modules, "matplotlib", raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    for attempt in (check_matplotlib, lambda: draw_terms([]), lambda: draw(None, tmp_path / "x.png")):
+        with pytest.raises(SpecError, match=r"type pip install 'sottovoce\[figures\]'"):
+            attempt()

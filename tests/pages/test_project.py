@@ -26,9 +26,31 @@ def test_the_changelog_the_citation_and_the_package_are_of_one_release():
 
 def test_pythons_are_those_that_are_tested():
     said = {line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", line)}
-    assert said == set(WORKFLOW["jobs"]["test"]["strategy"]["matrix"]["python"]) == {"3.11", "3.12", "3.13"}
+    assert said == set(WORKFLOW["jobs"]["test"]["strategy"]["matrix"]["python"]) == {"3.11", "3.12", "3.13", "3.14"}
     assert PROJECT["requires-python"] == ">=3.11"
     assert [step["run"] for step in WORKFLOW["jobs"]["test"]["steps"] if "run" in step] == [".ci/run"]
+
+
+def test_a_release_is_published_by_identity_with_attestations():
+    """By the index's trust in the workflow: no token is stored, and nobody can publish from a branch."""
+    publish = yaml.safe_load(text(".github/workflows/publish.yml"))
+    assert publish[True] == {"release": {"types": ["published"]}}  # YAML reads `on` as true
+    assert publish["permissions"] == {"contents": "read"} and "secrets." not in text(".github/workflows/publish.yml")
+    job = publish["jobs"]["publish"]
+    assert job["environment"] == "pypi" and job["permissions"]["id-token"] == "write"
+    (upload,) = [step for step in job["steps"] if "gh-action-pypi-publish" in step.get("uses", "")]
+    assert upload["with"]["attestations"] is True
+    used = [step["uses"] for each in publish["jobs"].values() for step in each["steps"] if "uses" in step]
+    assert {"actions/attest-build-provenance", "actions/attest-sbom"} <= {name.split("@")[0] for name in used}
+    commands = [step["run"] for each in publish["jobs"].values() for step in each["steps"] if "run" in step]
+    assert any("make sbom" in line for line in commands) and any("make dist" in line for line in commands)
+
+
+def test_figures_and_workbooks_are_extras():
+    """Fit, predict and report need neither."""
+    named = {re.split(r"[^a-z-]", line)[0] for line in PROJECT["dependencies"]}
+    assert not named & {"matplotlib", "openpyxl"}
+    assert PROJECT["optional-dependencies"]["figures"] and PROJECT["optional-dependencies"]["excel"]
 
 
 def test_the_version_is_the_newest_one_that_was_released():

@@ -32,6 +32,7 @@ from sottovoce.cli import screen
 from sottovoce.cli.report import AUDITED
 from sottovoce.engine import ENGINES, engine_named
 from sottovoce.errors import Interrupted, SpecError
+from sottovoce.figure import check_matplotlib, draw
 from sottovoce.network.schedule import Schedule
 from sottovoce.node.runfile import read_run
 from sottovoce.planner import PublicInputs, choose
@@ -92,6 +93,8 @@ def audit(
     if (target is None) == (not plan):
         raise SpecError("give a run file or a saved run, or --plan with public numbers, and not both")
     screen.writable_file(plot, "--plot")
+    if plot is not None:
+        check_matplotlib()
     limits.check_count("--runs", runs, 10**8)
     if target is None:
         limits.check_count("the number of nodes", nodes, limits.NODES)
@@ -121,7 +124,6 @@ def _report(aim: Target, found: Audit, one_shot: dict[str, Audit], plot: Path | 
         kept = json_.dumps(values, ensure_ascii=False, indent=2).encode()
         Result.load(aim.folder).restate(aim.folder, {AUDITED: kept})
     if plot is not None:
-        from sottovoce.figure import draw
         from sottovoce.report.audits import picture  # Bokeh takes long to load: only when used
 
         draw(picture(values), plot)

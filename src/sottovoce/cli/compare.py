@@ -25,7 +25,7 @@ from sottovoce.experiments.compare.study import Study
 from sottovoce.experiments.compare.study import compare as run_study
 from sottovoce.experiments.data import FEATURE_MAPS, MADE, PARTITIONS, REAL, Dataset, load, split
 from sottovoce.experiments.table import Row
-from sottovoce.figure import check_width, draw_as, read_formats
+from sottovoce.figure import check_matplotlib, check_width, draw_as, read_formats
 from sottovoce.planner import PublicInputs as Known
 from sottovoce.planner import choose
 from sottovoce.planner.shared_settings import SMALL_INTERCEPT
@@ -91,6 +91,8 @@ def compare(
     screen.writable_file(out)
     kinds, names = read_formats(figures), _names(algorithms)
     check_width(figure_width)
+    if out is not None:
+        check_matplotlib()
     settings: dict[str, Any] = {"delta": delta, "epochs": epochs, "batch": batch, "graph": graph, "radius": radius}
     fixed, budgets = {"loss": loss, "h": h, "intercept": intercept}, tuple(epsilon or [1.0])
     if flags.unit is not None:

@@ -11,6 +11,7 @@ from rich.table import Table
 from sottovoce import limits
 from sottovoce.cli import screen
 from sottovoce.errors import SpecError
+from sottovoce.figure import check_matplotlib
 from sottovoce.network.activation import cadence_for
 from sottovoce.planner import Choice, PublicInputs, choose
 from sottovoce.planner.cost import PlanCost, plan_cost
@@ -201,6 +202,7 @@ def _trust(offers: list[Offer]) -> Table:
 
 def draw(plans: list[dict[str, Any]], path: Path) -> None:
     """Predicted loss of accuracy against bytes sent, one point a plan."""
+    check_matplotlib()
     from matplotlib.figure import Figure  # heavy, and only needed here
 
     figure = Figure(figsize=(7, 4.5), layout="constrained")

@@ -19,7 +19,7 @@ from sottovoce.experiments.paper.findings import TRUTH, findings, high_probabili
 from sottovoce.experiments.paper.measure import SETUP, as_rows, conditions, describe, table1
 from sottovoce.experiments.paper.runs import DATA, FIGURES, NOISES, collect, folder_of, groups
 from sottovoce.experiments.table import Row
-from sottovoce.figure import check_width, draw_as, read_formats
+from sottovoce.figure import check_matplotlib, check_width, draw_as, read_formats
 from sottovoce.run.result import NOT_PRIVATE, write_atomically
 
 TITLES = {
@@ -60,6 +60,7 @@ def reproduce(
     noises = tuple(NOISES) if noise == "both" else (noise,)
     found: dict[str, Any] = {"label": NOT_PRIVATE, "files": []}
     check_width(width)
+    check_matplotlib()
     work = _Work(size, wanted, noises, seeds, jobs, engine, out, json, (read_formats(kinds), width))
     runs: dict[str, list[Row]] = {}
     for name in data or ["epsilon-like"]:
