@@ -37,7 +37,7 @@ CLIP_DEVIATIONS = 2.5
 """Residuals are clipped at this many deviations."""
 PSEUDO_ROWS = 4000
 """Normal rows by which the curvature's change along the step is computed."""
-NEWTON_STEPS, LONGEST_MOVE = 8, 2.0
+NEWTON_STEPS, LONGEST_MOVE = 20, 2.0
 """Of the solution for normal rows, and how far scores move in each at most, as a root mean square."""
 CLOSE = 1e-6
 """The solution for normal rows is found where scores move less than this: Newton's next step is within its square."""
@@ -337,13 +337,19 @@ def solved(model: Model, rows: Pseudo, ridge: float, theta: Array, score: Array)
     p, zero = len(theta), np.zeros(len(x))
     before, change, whole = x @ theta, np.zeros(p), max(float(weight.sum()), 1e-300)
     first = model.slope(before, zero)
+
+    def gradient(at: Array) -> Array:
+        return np.asarray((weight * (model.slope(before + x @ at, zero) - first)) @ x + score + ridge * at)
+
+    here = gradient(change)
     for _ in range(NEWTON_STEPS):
-        u = before + x @ change
-        gradient = (weight * (model.slope(u, zero) - first)) @ x + score + ridge * change
-        curvature = (x.T * (weight * model.curvature(u))) @ x + ridge * np.eye(p)
-        move = np.linalg.solve(curvature + 1e-9 * np.eye(p), gradient)
+        curvature = (x.T * (weight * model.curvature(before + x @ change))) @ x + ridge * np.eye(p)
+        move = np.linalg.solve(curvature + 1e-9 * np.eye(p), here)
         far = math.sqrt(float(weight @ np.square(x @ move)) / whole)
-        change = change - move * min(1.0, LONGEST_MOVE / max(far, 1e-300))
+        length = min(1.0, LONGEST_MOVE / max(far, 1e-300))
+        while -(there := gradient(change - length * move)) @ move > here @ move and length > 1e-3:
+            length /= 2.0  # too far: beyond the solution the slope is steeper than here
+        change, here = change - length * move, there
         if far < CLOSE:
             break
     return change
