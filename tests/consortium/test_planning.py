@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from sottovoce import PrivateClassifier, PrivateRegressor
+from sottovoce import PlanOptions, PrivateClassifier, PrivateRegressor
 from sottovoce.cli.consortium import app
 from sottovoce.consortium.agreement import made_agreement, read_agreement
 from sottovoce.consortium.check import round_trips
@@ -71,6 +71,7 @@ def estimator(asked, schema):
         "row_norm": schema.row_norm,
         "bounds": [(-1.0, 1.0) if place in numeric else None for place in range(schema.m)],
         "random_state": 0,
+        "plan": PlanOptions(network=asked.network),
     }
     if schema.label.classes is None:
         return PrivateRegressor(**common, target_bounds=(schema.label.low, schema.label.high))

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from sottovoce import PlanOptions, PrivateClassifier
 from sottovoce.errors import SpecError
 from sottovoce.network.averaging import Exact
 from sottovoce.planner import PublicInputs, choose
 from sottovoce.planner.fit import FitRequest, plan_fit
-from sottovoce.planner.network import NetworkModel
+from sottovoce.planner.network import NetworkModel, ways
 from sottovoce.problem.losses import LOSSES
 
 FIFTY = {"sizes": (600,) * 50, "features": 30, "epsilon": 1.0, "delta": 1e-5}
@@ -22,7 +23,7 @@ def test_fifty_sites_over_a_relay_get_a_plan_of_minutes():
     direct, relayed = (choose(PublicInputs(**FIFTY, network=network)) for network in (NetworkModel(), RELAYED))
     assert relayed.alternatives[0]["seconds"] < 300 and relayed.predicted < direct.predicted + 0.01
     everyone = choose(PublicInputs(**FIFTY, network=RELAYED), activation="everyone", averaging="gossip", rounds=1000)
-    assert everyone.alternatives[0]["seconds"] == pytest.approx(1000 * (0.1 + 1225 / 830) + 3.0, rel=0.5)
+    assert everyone.alternatives[0]["seconds"] == pytest.approx(1000 * 2450 / 830, rel=0.5)
     assert everyone.alternatives[0]["seconds"] > 20 * 60 > 4 * relayed.alternatives[0]["seconds"]
 
 
@@ -84,6 +85,36 @@ def test_waits_are_the_longest_chain_of_messages(n, averaging):
 def test_exact_averaging_has_as_many_waits_as_doublings():
     found = choose(PublicInputs((300,) * 16, 4, 1.0, 1e-5), activation="everyone", averaging="exact", rounds=10)
     assert found.alternatives[0]["waits"] == Exact().depth(np.full((16, 16), 1 / 16)) == 4
+
+
+@pytest.mark.parametrize("graph", ["complete", "ring"])
+def test_every_way_to_speak_has_its_seconds(graph):
+    inputs = PublicInputs(**FIFTY, graph=graph, network=RELAYED)
+    spec = choose(inputs, rounds=100).spec
+    rows = ways(spec, 50, inputs.m, RELAYED)
+    found = {(row["activation"], row["averaging"]): row["seconds"] for row in rows}
+    assert len(found) == len(rows) and (str(spec.network.activation), str(spec.network.averaging)) == [*found][0]
+    once, often = found["everyone", "gossip"], found["everyone", "gossip(4)"]
+    size = 8 * inputs.m + 0.0
+    messages = 50 * (49 if graph == "complete" else 2)
+    work = messages / 2 / 830 + messages * size / 1e7
+    for k, seconds in ((1, once), (4, often)):  # by hand
+        assert seconds == pytest.approx(100 * max(k * (0.05 + work), 2 * k * work), rel=0.05)
+    assert (("everyone", "exact") in found) == (("matching(25)", "gossip") in found) == (graph == "complete")
+
+
+@pytest.mark.parametrize("given", [NetworkModel(0.5, 1e6, 50.0), {"rtt": 0.5, "bandwidth": 1e6, "relay": 50.0}])
+def test_estimators_plan_for_a_network(given):
+    X, y = np.zeros((400, 2)), np.tile([0, 1], 200)
+    nodes = np.repeat(np.arange(8), 50)
+
+    def rounds(**options):
+        model = PrivateClassifier(row_norm=1.0, classes=[0, 1], random_state=0, plan=PlanOptions(**options))
+        return model.fit(X, y, nodes=nodes).spec_.algorithm.rounds
+
+    assert rounds(network=given, max_seconds=60.0) < rounds()
+    with pytest.raises(SpecError, match="network must be 'auto', a NetworkModel, or its fields"):
+        rounds(network={"latency": 1.0})
 
 
 @pytest.mark.parametrize("wrong", [{"rtt": 0.0}, {"bandwidth": -1.0}, {"relay": float("inf")}])

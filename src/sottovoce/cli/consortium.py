@@ -29,7 +29,7 @@ from sottovoce.consortium.submit import COMPLETED, SITE_TIMEOUT, Administrator, 
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.errors import Interrupted, NetworkError, SottovoceError, SpecError
 from sottovoce.node.runfile import check_name
-from sottovoce.planner.network import HOUR, NetworkModel
+from sottovoce.planner.network import BANDWIDTH, HOUR, RELAYED, RTT, NetworkModel
 from sottovoce.planner.uneven import hindrances
 
 app = typer.Typer(help="Train with other organizations, over NVIDIA FLARE.", no_args_is_help=True)
@@ -65,9 +65,11 @@ def init(
     server: Annotated[str, typer.Option("--server", help="HOST:PORT of the relaying server.")] = "localhost:8002",
     admin: Annotated[str, typer.Option("--admin", help="The administrator's address.")] = "lead@example.org",
     schedule_seed: Annotated[int, typer.Option("--schedule-seed", help="Public: who speaks when.")] = 1,
-    rtt: Annotated[float, typer.Option("--rtt", help="Seconds of a round trip; see `consortium ping`.")] = 0.05,
-    bandwidth: Annotated[float, typer.Option("--bandwidth", help="Bytes a second of a site and the relay.")] = 1e7,
-    relay: Annotated[float | None, typer.Option("--relay", help="Exchanges a second that the server relays.")] = None,
+    rtt: Annotated[float, typer.Option("--rtt", help="Seconds of a round trip; see `consortium ping`.")] = RTT,
+    bandwidth: Annotated[
+        float, typer.Option("--bandwidth", help="Bytes a second of a site and the relay.")
+    ] = BANDWIDTH,
+    relay: Annotated[float, typer.Option("--relay", help="Exchanges a second that the server relays.")] = RELAYED,
     max_seconds: Annotated[float, typer.Option("--max-seconds", help="At most so many seconds for the run.")] = HOUR,
 ) -> None:
     """Plan an agreement (with --site), or make a kit for every member: certificates, start scripts, a page."""

@@ -15,7 +15,7 @@ from sottovoce.figure import check_matplotlib
 from sottovoce.network.activation import cadence_for
 from sottovoce.planner import Choice, PublicInputs, choose
 from sottovoce.planner.cost import PlanCost, plan_cost
-from sottovoce.planner.network import HOUR, NetworkModel
+from sottovoce.planner.network import BANDWIDTH, HOUR, RTT, NetworkModel, ways
 from sottovoce.planner.trust import Offer, offers, read_trust
 from sottovoce.privacy.events import ADJACENCY
 from sottovoce.privacy.release import Adversary
@@ -40,8 +40,8 @@ def plan(
     max_rounds: Annotated[int | None, typer.Option("--max-rounds", help="At most so many rounds (1000).")] = None,
     max_bytes: Annotated[float | None, typer.Option("--max-bytes", help="At most so many bytes, all nodes.")] = None,
     max_seconds: Annotated[float, typer.Option("--max-seconds", help="At most so many seconds on the network.")] = HOUR,
-    rtt: Annotated[float, typer.Option("--rtt", help="Seconds of a round trip between two nodes.")] = 0.05,
-    bandwidth: Annotated[float, typer.Option("--bandwidth", help="Bytes a second of each node.")] = 1e7,
+    rtt: Annotated[float, typer.Option("--rtt", help="Seconds of a round trip between two nodes.")] = RTT,
+    bandwidth: Annotated[float, typer.Option("--bandwidth", help="Bytes a second of each node.")] = BANDWIDTH,
     relay: Annotated[float | None, typer.Option("--relay", help="Exchanges a second of a relaying server.")] = None,
     sampling: Annotated[str | None, typer.Option("--sampling", help="Fix it: one, fixed:8, poisson:8, full.")] = None,
     activation: Annotated[str | None, typer.Option("--activation", help="Fix it: edges:1, everyone, …")] = None,
@@ -109,6 +109,7 @@ def _report(inputs: PublicInputs, choice: Choice, others: list[Offer], exact: Pl
         frame = {"epsilon": epsilon, "delta": delta, "adversary": str(inputs.adversary), "adjacency": ADJACENCY}
         frame["trust"] = [offer._asdict() for offer in others]
         found = {"spec": choice.spec.to_dict(), "price": asdict(exact), "predicted_loss": choice.predicted}
+        found |= {"ways": ways(choice.spec, inputs.n, inputs.m, inputs.network)}
         screen.say_json(frame | found | {"reasons": choice.reasons, "plans": choice.alternatives})
         return
     _show(inputs, choice, others, exact)
@@ -143,6 +144,8 @@ def _adversary(nodes: int, trust: str, adversary: str | None) -> Adversary | str
 def _show(inputs: PublicInputs, choice: Choice, others: list[Offer], exact: PlanCost) -> None:
     """The plan, what else there was, and why."""
     screen.out.print(_table(choice.alternatives, inputs.epsilon, inputs.delta))
+    if inputs.n > 1:
+        screen.out.print(_ways(inputs, choice))
     screen.out.print(_trust(others))
     for reason in choice.reasons:
         screen.out.print(f"· {reason}", soft_wrap=True, highlight=False)
@@ -183,6 +186,19 @@ def _table(plans: list[dict[str, Any]], epsilon: float, delta: float) -> Table:
             "" if place else "→", p["sampling"], p["activation"], p.get("averaging", "gossip"), f"{p['rounds']:,}",
             f"{p['noise']:.2g}", f"{100 * p['loss']:.1f}", screen.bytes_text(p["bytes"]), f"{p['seconds']:,.0f} s",
         )  # fmt: skip
+    return table
+
+
+def _ways(inputs: PublicInputs, choice: Choice) -> Table:
+    """How long the rounds of the plan take on the network in each way that nodes may speak."""
+    rounds = choice.spec.algorithm.rounds
+    title = f"ways to speak, and what {rounds:,} rounds of each take on a network of {inputs.network}"
+    table = Table(title=title, title_justify="left", box=None)
+    table.add_column("active")
+    for column in ("averaging", "sent", "takes"):
+        table.add_column(column, justify="right")
+    for row in ways(choice.spec, inputs.n, inputs.m, inputs.network):
+        table.add_row(row["activation"], row["averaging"], screen.bytes_text(row["bytes"]), f"{row['seconds']:,.0f} s")
     return table
 
 

@@ -19,7 +19,7 @@ from sottovoce.errors import SpecError
 from sottovoce.planner import Choice
 from sottovoce.planner.features import columns_of
 from sottovoce.planner.fit import FitRequest, plan_fit
-from sottovoce.planner.network import HOUR, NetworkModel
+from sottovoce.planner.network import HOUR, RELAYED, NetworkModel
 from sottovoce.planner.shared_settings import INTERCEPT, SMALL_INTERCEPT
 from sottovoce.planner.trust import read_trust
 from sottovoce.privacy.calibration import Private
@@ -71,7 +71,7 @@ class Proposal:
     admin: str = "lead@example.org"
     admin_org: str = ""
     schedule_seed: int = 1
-    network: NetworkModel = NetworkModel()  # noqa: RUF009 - immutable
+    network: NetworkModel = NetworkModel(relay=RELAYED)  # noqa: RUF009 - immutable
     max_seconds: float = HOUR
 
 

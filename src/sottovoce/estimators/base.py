@@ -492,6 +492,8 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
             columns=columns,
             wanted=self.features,
             inference=self._wants_intervals(),
+            network=options.network_model,
+            max_seconds=settings.over_zero(options.max_seconds, "max_seconds"),
         )
 
     @property

@@ -25,10 +25,11 @@ from sottovoce.errors import DataError, SpecError
 from sottovoce.estimators.base import PrivateLinearModel, WarmStart
 from sottovoce.estimators.classifier import PrivateClassifier
 from sottovoce.estimators.regressor import PrivateRegressor
-from sottovoce.estimators.settings import PLAN_OPTIONS, PlanOptions
+from sottovoce.estimators.settings import PlanOptions
 from sottovoce.evaluation import Evaluation
 from sottovoce.evaluation.curves import public_link
 from sottovoce.features import Additive
+from sottovoce.planner.network import NetworkModel
 from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.statement import PERSON, PrivacyStatement
 from sottovoce.run.result import ESTIMATOR, EVALUATION, Result, belonging, belonging_object
@@ -134,6 +135,8 @@ def _plain(value: Any, name: str) -> Any:
         return {"tuple": listed} if isinstance(value, tuple) else listed
     if name == "budget":
         return {"budget": asdict(value) | {"path": str(Path(value.path).resolve())}}  # from wherever it is loaded
+    if isinstance(value, NetworkModel):
+        value = asdict(value)
     if isinstance(value, dict):
         return {"pairs": [[_plain(key, name), _plain(each, name)] for key, each in value.items()]}
     raise SpecError(f"{name} is {value!r}, which cannot be kept in a file; fit with plain values")
@@ -203,7 +206,7 @@ def load(folder: str | Path) -> Any:
 def _of_estimator(result: Result, said: dict[str, Any]) -> Any:
     """What `save` kept."""
     params = {name: _value(plain) for name, plain in loaded_parameters(said["params"]).items()}
-    given = {name: params.pop(name) for name in PLAN_OPTIONS & params.keys()}
+    given = {name: params.pop(name) for name in PlanOptions().get_params().keys() & params.keys()}
     model = KINDS[said["estimator"]](**params)
     if given != PlanOptions().get_params():
         model.plan = PlanOptions(**given)

@@ -10,6 +10,7 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -18,6 +19,7 @@ from sklearn.base import BaseEstimator
 
 from sottovoce.errors import SpecError
 from sottovoce.features import every_pair
+from sottovoce.planner.network import HOUR, NetworkModel
 from sottovoce.planner.shared_settings import INTERCEPT, SMALL_INTERCEPT, budget, is_number, target_scale
 from sottovoce.planner.trust import read_trust
 from sottovoce.privacy import sampling as release
@@ -67,6 +69,9 @@ class PlanOptions(BaseEstimator):
     batch, rounds, sampling : records a round, how many rounds; "poisson", "fixed" or "full"
     engine : "auto", "reference" or "nodes"; "compiled" is for runs that are not secure
     track : whether to keep `history_`, in simulations only
+    network : "auto", or what the network is like on which the plan is to run: a `NetworkModel`, or its fields, as
+        {"rtt": 0.05, "relay": 250.0}
+    max_seconds : how long the run may take on it
 
     Examples
     --------
@@ -86,6 +91,8 @@ class PlanOptions(BaseEstimator):
         sampling: str = "auto",
         engine: str = "auto",
         track: bool = False,
+        network: Any = "auto",
+        max_seconds: float = HOUR,
     ) -> None:
         self.adversary = adversary
         self.graph = graph
@@ -95,9 +102,26 @@ class PlanOptions(BaseEstimator):
         self.sampling = sampling
         self.engine = engine
         self.track = track
+        self.network = network
+        self.max_seconds = max_seconds
+
+    @property
+    def network_model(self) -> NetworkModel:
+        """What the network is like."""
+        given = self.network
+        if isinstance(given, NetworkModel):
+            return given
+        if given == "auto":
+            return NetworkModel()
+        if not isinstance(given, Mapping) or not set(given) <= {f.name for f in fields(NetworkModel)}:
+            raise SpecError(
+                "network must be 'auto', a NetworkModel, or its fields, such as {'rtt': 0.05, 'bandwidth': 1e7, "
+                f"'relay': 250.0}}, not {given!r}"
+            )
+        return NetworkModel(**given)
 
 
-PLAN_OPTIONS = frozenset(PlanOptions().get_params())
+PLAN_OPTIONS = frozenset(PlanOptions().get_params()) - {"network", "max_seconds"}
 """Their names, which were parameters of the estimators until 0.3."""
 
 

@@ -21,9 +21,8 @@ from sottovoce.network.activation import ACTIVATIONS, Activation, Everyone, Matc
 from sottovoce.network.averaging import AVERAGINGS
 from sottovoce.network.graphs import GRAPHS, Family
 from sottovoce.network.mixing import GOSSIP, METROPOLIS, WEIGHTS, Averaging, Gossip, activation_rate, beta
-from sottovoce.network.schedule import draw_schedule
 from sottovoce.planner import predict
-from sottovoce.planner.network import HOUR, NetworkModel
+from sottovoce.planner.network import HOUR, SAMPLED, NetworkModel, traffic
 from sottovoce.privacy.accounting import check_delta
 from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.one_shot import MOMENTS, QUANTILES, Balance, Moments
@@ -281,8 +280,6 @@ WIDE = 4000
 """Columns up to which a mean is taken off, since sparse rows become dense by it, and faint coordinates do not count."""
 TAIL = COUNTED.make("tail", 0.5)
 """The rounds that count in the model: the early ones are of models that had hardly begun."""
-SAMPLE = 200
-"""Rounds of a schedule from which its messages are counted."""
 EXACT = AVERAGINGS.make("exact")
 MANY = 1024
 """Nodes beyond which nobody sends to all others, if all can be linked: the mean of all is made by doubling."""
@@ -515,10 +512,8 @@ def _networks(inputs: PublicInputs, given: dict[str, Any]) -> list[_Network]:
     found = []
     for scheme, averaging in ways:
         iota, _ = activation_rate(graph, scheme, bool(given.get("correct")))
-        rounds = predict.sampled_rounds(SAMPLE, inputs.n)
-        sample = draw_schedule(graph, scheme, rule, rounds, np.random.default_rng(0), averaging)
         mixing = beta(graph, scheme, rule, averaging=averaging).beta
-        messages, waits = float(sample.up_to()[-1]) / rounds, max(1.0, sample.depth() / rounds)
+        messages, waits = traffic(graph, scheme, rule, averaging, SAMPLED)
         found.append(_Network(scheme, iota, mixing, messages, averaging, waits))
     return found
 

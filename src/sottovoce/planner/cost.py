@@ -14,11 +14,9 @@ import numpy as np
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm import bounds
 from sottovoce.algorithm.method import StepSizes, prefix_sums
-from sottovoce.network.activation import Activation
 from sottovoce.network.graphs import Graph
 from sottovoce.network.mixing import activation_rate, beta
-from sottovoce.network.schedule import draw_schedule
-from sottovoce.planner import predict
+from sottovoce.planner.network import traffic
 from sottovoce.privacy.calibration import Private, sigma
 from sottovoce.privacy.planning import calibrate
 from sottovoce.privacy.release import MechanismContext, Release
@@ -82,7 +80,8 @@ def plan_cost(spec: Spec, sizes: IntArray, m: int, epsilon: float) -> PlanCost:
     scale = n * spec.problem.weights(sizes) * factors  # both act on what is already noised
     rms = float(np.sqrt(np.mean((scale * sigmas) ** 2)))
     setting = bounds.BoundInputs(L=lipschitz, m=m, n=n, iota=iota, beta=mixing.beta, mu=h.modulus, sigma=rms)
-    links = _messages_a_round(spec, graph, activation)
+    network = spec.network
+    links = traffic(graph, activation, network.weights, network.averaging, 2000).messages
     used = sum(sampling.batch(int(q)) for q in sizes)
     return PlanCost(
         sampling=str(sampling),
@@ -128,11 +127,3 @@ def noise_variance(steps: StepSizes, iota: float, n: int, mu: float, deviation: 
     S = prefix_sums(steps.w / (iota * mu * steps.A[1:] + steps.gamma))
     weights = steps.a * (S[-1] - S[1:]) / steps.W[-1]
     return float(np.sum(weights**2)) * iota * deviation**2 / n
-
-
-def _messages_a_round(spec: Spec, graph: Graph, activation: Activation) -> float:
-    """Expected messages per round, from a sample of the schedule; exact if all rounds are equal."""
-    network = spec.network
-    rounds = predict.sampled_rounds(2000, graph.n)
-    sample = draw_schedule(graph, activation, network.weights, rounds, np.random.default_rng(0), network.averaging)
-    return float(sample.up_to()[-1]) / rounds
