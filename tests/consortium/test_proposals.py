@@ -169,7 +169,7 @@ def test_the_commands_say_what_a_run_costs(consortium, tmp_path):
     for line in (
         ["propose", str(file), str(kits["ash"]), "--out", str(out)],
         ["review", str(out), str(kits["birch"])],
-        ["accept", str(out), str(kits["birch"])],
+        ["accept", str(out), str(kits["birch"]), str(kits["cedar"])],
     ):
         found = runner.invoke(app, line, catch_exceptions=False)
         assert found.exit_code == 0

@@ -12,8 +12,10 @@ from typer.testing import CliRunner
 from sottovoce.cli.consortium import app
 from sottovoce.consortium.certificates import held, new_request
 from sottovoce.consortium.check import check_kit
-from sottovoce.consortium.project import certificate_files, join, kind_of, provision, renew, requests_in
-from sottovoce.errors import SpecError
+from sottovoce.consortium.project import certificate_files, join, kind_of, provision, renew, requests_in, site_of
+from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.node.budget import budgets
+from sottovoce.node.store import Store
 
 pytestmark = pytest.mark.skipif(find_spec("nvflare") is None, reason="the extra 'flare' is not installed")
 
@@ -31,6 +33,25 @@ def original(small_at, tmp_path_factory):
         (folder / "asked" / f"{name}.csr").write_bytes(new_request(name, folder / "keys" / f"{name}.key"))
     kits = provision(agreement, folder / "consortium.toml", folder / "kits", requests_in(folder / "asked"))
     return made, folder, kits, members
+
+
+def test_a_site_joins_with_its_records_and_their_budget(original, tmp_path):
+    made, folder, kits, _ = original
+    site, server = (shutil.copytree(kits[name], tmp_path / name) for name in ("ash", made.agreement.host))
+    key, records = folder / "keys" / "ash.key", folder / "ash.csv"
+    runner = CliRunner()
+    line = ["join", str(site), str(key), "--file", str(records), "--epsilon", "4"]
+    assert runner.invoke(app, line, catch_exceptions=False).exit_code == 0
+    found = site_of(site)
+    assert found.file == records.resolve() and found.state == site.resolve() / "state"
+    store = Store(found.state, reading=True)
+    assert budgets(store.rows())[found.dataset].epsilon == 4
+    store.close()
+    for more, said in ((["--file", str(tmp_path / "none.csv")], "no file of records"), (["--epsilon", "0"], "ε")):
+        with pytest.raises(SottovoceError, match=said):
+            runner.invoke(app, ["join", str(site), str(key), *more], catch_exceptions=False)
+    with pytest.raises(SpecError, match="not the kit of a site"):
+        site_of(server)
 
 
 def paths(kit):

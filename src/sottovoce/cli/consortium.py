@@ -2,7 +2,7 @@
 
 import os
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import datetime
 from math import inf
 from pathlib import Path
@@ -28,7 +28,9 @@ from sottovoce.consortium.project import provision
 from sottovoce.consortium.submit import COMPLETED, SITE_TIMEOUT, Administrator, Status, administrator, wait_for
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.errors import Interrupted, NetworkError, SottovoceError, SpecError
+from sottovoce.node.budget import Budget
 from sottovoce.node.runfile import check_name
+from sottovoce.node.store import Store
 from sottovoce.planner.network import BANDWIDTH, HOUR, RELAYED, RTT, NetworkModel
 from sottovoce.planner.uneven import hindrances
 
@@ -184,14 +186,18 @@ def review(proposal: Proposal_, kit: Kit = Path(), json: Json = False) -> None:
     screen.out.print(f"to accept: sottovoce consortium accept {proposal} {kit}; to refuse, do nothing", soft_wrap=True)
 
 
+OwnKits = Annotated[list[Path] | None, typer.Argument(help="Kits that one owner has; by default, this folder.")]
+
+
 @app.command()
-def accept(proposal: Proposal_, kit: Kit = Path()) -> None:
-    """Put a proposed agreement into this kit; its processes need not be started again."""
-    proposed = proposals.accept(proposal, kit)
-    screen.out.print(
-        f"'{kit}' takes part in run '{proposed.agreement.run_name}', digest {proposed.agreement.run.digest}",
-        soft_wrap=True,
-    )
+def accept(proposal: Proposal_, kits: OwnKits = None) -> None:
+    """Put a proposed agreement into one's kits; their processes need not be started again."""
+    for kit in kits or [Path()]:
+        proposed = proposals.accept(proposal, kit)
+        screen.out.print(
+            f"'{kit}' takes part in run '{proposed.agreement.run_name}', digest {proposed.agreement.run.digest}",
+            soft_wrap=True,
+        )
 
 
 @app.command("request")
@@ -210,9 +216,21 @@ def request_certificate(
 
 
 @app.command()
-def join(kit: Kit, key: Annotated[Path, typer.Argument(help="The key that `consortium request` made.")]) -> None:
-    """Put this member's own key into its kit."""
+def join(
+    kit: Kit,
+    key: Annotated[Path, typer.Argument(help="The key that `consortium request` made.")],
+    file: Annotated[Path | None, typer.Option("--file", help="A site's records; written to its site.toml.")] = None,
+    epsilon: Annotated[float | None, typer.Option("--epsilon", help="What these records may cost in all.")] = None,
+    delta: Annotated[float, typer.Option("--delta", help="δ of the same.")] = 1e-5,
+) -> None:
+    """Put this member's own key into its kit; a site's records and their budget, too."""
     name = projects.join(kit, key)
+    if file is not None:
+        projects.use_records(kit, file)
+    if epsilon is not None:
+        limit, site = Budget(epsilon, delta), projects.site_of(kit)
+        with closing(Store(site.state)) as store:
+            store.set_budget(limit.detail(site.dataset))
     screen.out.print(f"'{kit}' is ready for '{name}'", soft_wrap=True)
 
 

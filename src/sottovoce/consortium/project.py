@@ -32,6 +32,9 @@ from sottovoce.consortium.certificates import (
 from sottovoce.consortium.flare import flare
 from sottovoce.consortium.job import ALLOWED, strict_json
 from sottovoce.errors import SpecError
+from sottovoce.node.budget import DATASET
+from sottovoce.node.site import FILE as SITE_FILE
+from sottovoce.node.site import Site, read_site
 
 FORM = """# Where this site's records are. Nothing in this file leaves the site.
 
@@ -255,6 +258,23 @@ def join(kit: Path, key: Path) -> str:
     certificate, where, authority = certificate_files(kind_of(kit))
     own_key_in(kit, certificate, where, key)
     return held(kit / certificate, kit / where, kit / authority).name
+
+
+def site_of(kit: Path) -> Site:
+    """Where a site's records and its own folder are, by its kit."""
+    if kind_of(kit) != "site":
+        raise SpecError(f"'{kit}' is not the kit of a site; only sites have records and a budget")
+    return read_site(kit / "local" / SITE_FILE)
+
+
+def use_records(kit: Path, file: Path) -> None:
+    """Write a file of records into a site's kit, which names none yet or this one."""
+    if kind_of(kit) != "site":
+        raise SpecError(f"'{kit}' is not the kit of a site; leave --file out")
+    if not file.is_file():
+        raise SpecError(f"there is no file of records '{file}'; check the path")
+    text = f'dataset = "{DATASET}"\nstate = "../state"\nfile = {json.dumps(str(file.resolve()), ensure_ascii=False)}\n'
+    (kit / "local" / SITE_FILE).write_text(text, encoding="utf-8")
 
 
 def revoke(agreement: Agreement, source: Path, out: Path, name: str) -> int:
