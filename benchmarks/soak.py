@@ -11,7 +11,8 @@ the report that `node health` reads.
 
 A row is appended to benchmarks/results/soak.csv after each run; with `--more` the events that are there count.
 
-    python benchmarks/soak.py [--hostile] [--machine] [--pairs] [--events 300] [--nodes 5] [--rounds 300] [--seed 0]
+    python benchmarks/soak.py [--hostile] [--machine] [--pairs | --releases] [--events 300] [--nodes 5] [--rounds 300]
+        [--seed 0]
 """
 
 import argparse
@@ -27,10 +28,13 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "node"))
 
+import simulation
 from loopback import DEEDS, MACHINE, Cluster
 from net import keys, records, run_file, simulated
 
 TOLERANCE = 1e-9
+RELEASES = {"noise": "private(2000)", "moments": "moments(0.05, 0.1, 0.1)", "balance": "balance(0.1, 0.3)"}
+"""Before the first round, and twice after the last one."""
 KINDS = ("kill", "stop", "cut", *DEEDS, *MACHINE)
 COLUMNS = ("seed", *KINDS, "starts", "releases", "long_waits", "unexplained", "largest_difference", "seconds")
 
@@ -39,6 +43,9 @@ def one(root: Path, args: argparse.Namespace, seed: int, events: int) -> dict[st
     """A run with at most so many events: its row."""
     nodes = {f"node{i}": 10 + i for i in range(args.nodes)}
     data = run_file(args.rounds, run=f"soak-{seed}", nodes=nodes, timeout=60.0, network__activation="edges(2)")
+    if args.releases:
+        data["spec"]["problem"] |= {"loss": "logistic", "intercept": 0.5}
+        data["spec"]["privacy"] |= RELEASES
     if args.pairs:
         data["spec"]["privacy"] |= {"law": "pairs(10)", "adversary": "secret_pairs(1)"}
     began = time.monotonic()
@@ -47,7 +54,10 @@ def one(root: Path, args: argparse.Namespace, seed: int, events: int) -> dict[st
     made = cluster.endure(events=events, every=0.2 if args.hostile else 0.4, limit=900)
     cluster.check_wire()
     run = cluster.run
-    expected = simulated(run, records(run), keys(run, root), pairs=cluster.pairs() if args.pairs else ())
+    if args.releases:
+        expected = simulation.simulated(run, records(run), root).models
+    else:
+        expected = simulated(run, records(run), keys(run, root), pairs=cluster.pairs() if args.pairs else ())
     worst = float(np.max(np.abs(cluster.models() - expected)))
     assert worst < TOLERANCE, f"the models differ from the simulation by {worst}"
     assert not cluster.unexplained, f"a wait without a reason: {cluster.unexplained[:3]}"
@@ -72,6 +82,7 @@ def main() -> None:
     parser.add_argument("--hostile", action="store_true")
     parser.add_argument("--machine", action="store_true")
     parser.add_argument("--pairs", action="store_true", help="noise that pairs of nodes cancel")
+    parser.add_argument("--releases", action="store_true", help="one-shot releases before and after the rounds")
     parser.add_argument("--events", type=int, default=300)
     parser.add_argument("--nodes", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=300)
@@ -81,7 +92,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=None)
     args = parser.parse_args()
     root = args.folder or Path(tempfile.mkdtemp(prefix="soak-"))
-    file = Path(__file__).parent / "results" / "soak.csv"
+    file = Path(__file__).parent / "results" / ("soak-releases.csv" if args.releases else "soak.csv")
     rows = list(csv.DictReader(file.open())) if args.more and file.exists() else []
     total = Counter({kind: sum(int(row[kind]) for row in rows) for kind in KINDS})
     seed, began = args.seed + len(rows), time.monotonic()

@@ -1,7 +1,9 @@
 """FLARE's cells as far as we use them, inside one process, and nodes of a run on top of them."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from nvflare.fuel.f3.cellnet.core_cell import Message, MessageHeaderKey, ReturnCode, make_reply
@@ -12,6 +14,10 @@ from sottovoce.consortium.node import ConsortiumNode
 from sottovoce.engine.secure import SecureDraws
 from sottovoce.node.keys import own_keys, own_secret
 from sottovoce.node.store import Store
+from sottovoce.problem.shards import Shards
+
+sys.path.append(str(Path(__file__).parent.parent / "node"))
+from simulation import simulated_from
 
 JOB = "job-1"
 
@@ -124,6 +130,14 @@ def keys(run, folders):
         found.append(own_keys(own_secret(folder), run.digest, store.ledger.nonce(), sequence))
         store.close()
     return found
+
+
+def simulated_by_engine(run, problems, own):
+    """The models of a secure simulation of all records, as their nodes pose them, with all that is released."""
+    parts = [problem.shards for problem in problems]
+    X, y, weights = (np.concatenate([getattr(part, name) for part in parts]) for name in ("X", "y", "weights"))
+    offsets = np.cumsum([0, *(len(part.y) for part in parts)])
+    return simulated_from(run, Shards.of(X, y, offsets, weights=weights), own).models
 
 
 def simulated(run, problems, own):

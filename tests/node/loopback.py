@@ -99,8 +99,9 @@ class Server(socketserver.ThreadingTCPServer):
 def lies(node, peer, rng):
     """What a node with all of its keys may say that is not so: none of it counts."""
     run, links, envelope = node.run, node.links, node.envelope
-    rounds, shape = links.peers[peer], run.shape
+    rounds = links.peers[peer]
     t = rng.choice(rounds)
+    shape = run.shape_at(t)
 
     def sealed(payload, about=None):
         return envelope.seal(peer, MESSAGE, _ABOUT.pack(bytes(16), 0) if about is None else about, payload)
@@ -114,11 +115,12 @@ def lies(node, peer, rng):
             return sealed(pack(Header(run.mark, t, node.number), np.full(shape, np.nan)))
         case "early":
             later = rounds[min(len(rounds) - 1, bisect_right(rounds, links._said) + 2)]
-            return sealed(pack(Header(run.mark, later, node.number), np.zeros(shape)))
+            return sealed(pack(Header(run.mark, later, node.number), np.zeros(run.shape_at(later))))
         case "second":
             # of the last round that this node mixed, the peer may lack the honest message; not of the one before
             before = [0, *(r for r in rounds if r <= links._mixed)]
-            return sealed(pack(Header(run.mark, before[max(0, len(before) - 2)], node.number), np.ones(shape)))
+            chosen = before[max(0, len(before) - 2)]
+            return sealed(pack(Header(run.mark, chosen, node.number), np.ones(run.shape_at(chosen or rounds[0]))))
         case "claim":
             return sealed(pack_text(Header(run.mark, 0, node.number), claim))
         case "sigma":
@@ -128,7 +130,7 @@ def lies(node, peer, rng):
         case "many":
             return rng.randbytes(links.limit + 1)
         case _:
-            return sealed(pack(Header(run.mark, rounds[-1], node.number), np.zeros(shape)))
+            return sealed(pack(Header(run.mark, rounds[-1], node.number), np.zeros(run.shape_at(rounds[-1]))))
 
 
 def reported(node):
@@ -476,11 +478,15 @@ class Cluster:
         What a liar says besides goes past the switch.
         """
         assert all(len(digests) == 1 for digests in self.wire.values())
-        for i, name in enumerate(self.run.nodes):
+        run = self.run
+        shown = run.step(run.T + 1) if run.after else None  # models are no releases
+        for i, name in enumerate(run.nodes):
             store = Store(self.root / name, reading=True)
-            rows = [r for r in store.rows() if r.kind == "release" and r.run == self.run.digest]
-            sent = {row.round: {row.message} for row in rows if self.run.links(row.round, i)}
-            assert sent == {t: digests for (sender, t), digests in self.wire.items() if sender == i}
-            assert [row.round for row in rows] == self.run.rounds(i).tolist()
+            rows = [r for r in store.rows() if r.kind == "release" and r.run == run.digest]
+            alone = {t for t in run.rounds(i).tolist() if not run.links(t, i)}
+            sent = {run.step(row.round): {row.message} for row in rows if row.round not in alone}
+            assert sent == {t: said for (sender, t), said in self.wire.items() if sender == i and t != shown}
+            outside = range(run.T + 2, run.T + 2 + len(run.last_releases))
+            assert [row.round for row in rows] == [*([0] if run.before else []), *run.rounds(i).tolist(), *outside]
             assert store.verify() == []
             store.close()

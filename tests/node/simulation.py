@@ -102,7 +102,11 @@ class Simulated(NamedTuple):
 
 def simulated(run, tables, root, pairs=None):
     """A secure simulation from the nodes' own keys, and from what each pair of them shares."""
-    shards, own = joined(run, tables), keys(run, root)
+    return simulated_from(run, joined(run, tables), keys(run, root), pairs)
+
+
+def simulated_from(run, shards, own, pairs=None):
+    """The same of everybody's records as the nodes pose them, and of keys."""
     together = {purpose: Everybodys([mine[purpose] for mine in own]) for purpose in Purpose}
     if pairs:
         together[Purpose.PAIRS] = Everybodys(pairs)

@@ -29,7 +29,7 @@ from sottovoce.node.links import MEETING, Links
 from sottovoce.node.removal import CONFERS
 
 RESEND_MIN, RESEND_MAX = 0.02, 0.5
-"""Seconds after which an unanswered message is sent again: at least, and at most."""
+"""Seconds after which an unanswered message is sent again: at least, and at most, or after `ROUND_TRIPS` if later."""
 ROUND_TRIPS = 4
 """Measured round trips after which a message counts as lost."""
 SAMPLES = 16
@@ -48,6 +48,9 @@ class Resend:
     >>> again.measured(1, 0.03)
     >>> again.delay(1, 0), again.delay(1, 1), again.delay(1, 5)
     (0.12, 0.24, 0.5)
+    >>> again.measured(2, 0.4)
+    >>> again.delay(2, 0), again.delay(2, 5)
+    (1.6, 1.6)
     """
 
     def __init__(self) -> None:
@@ -62,7 +65,8 @@ class Resend:
         trips = self._trips.get(peer)
         if not trips:
             return RESEND_MAX
-        return min(RESEND_MAX, max(RESEND_MIN, ROUND_TRIPS * min(trips)) * 2.0 ** min(sent, 30))
+        several = ROUND_TRIPS * min(trips)  # on a slow network more than the most: a busy relay is not to get it twice
+        return min(max(RESEND_MAX, several), max(RESEND_MIN, several) * 2.0 ** min(sent, 30))
 
 
 class NodeTransport(ABC):
