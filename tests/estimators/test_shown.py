@@ -120,6 +120,8 @@ def test_one_fit_a_simulation_and_separate_estimators_are_not_warned_of():
     assert several(lambda: clone(classifier()).fit(X, Y)) == []
     assert several(lambda: cross_val_score(classifier(0), X, Y, cv=3)) == []
     assert several(lambda: [classifier().fit(X, Y) for _ in range(2)]) == []  # spent_ adds these up
+    model = classifier()
+    assert several(lambda: [clone(model).fit(X, Y) for _ in range(2)]) == []
 
 
 def test_a_family_is_in_no_pickle():
