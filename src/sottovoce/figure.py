@@ -425,5 +425,9 @@ def _panel(axis: Any, term: Any, outputs: Sequence[str]) -> None:
 def _heat(canvas: Any, axis: Any, term: Any) -> None:
     """The heat map of a pair, of its first output."""
     values, largest = term.values[0], max(float(np.max(np.abs(term.values[0]))), 1e-12)
-    mesh = axis.pcolormesh(term.x[0], term.x[1], values, cmap="RdBu_r", vmin=-largest, vmax=largest, shading="nearest")
+    x, y = (np.arange(len(each)) if isinstance(each, list) else each for each in term.x)
+    mesh = axis.pcolormesh(x, y, values, cmap="RdBu_r", vmin=-largest, vmax=largest, shading="nearest")
+    for ticks, each in zip((axis.set_xticks, axis.set_yticks), term.x, strict=True):
+        if isinstance(each, list):
+            ticks(range(len(each)), [str(name)[:14] for name in each])
     canvas.colorbar(mesh, ax=axis)

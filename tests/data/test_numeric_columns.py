@@ -1,13 +1,16 @@
 """Columns of an additive model in a schema: transforms, special and missing values, ordered categories, pairs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from sottovoce import PrivateClassifier, PublicEncoder
+from sottovoce import PrivateClassifier, PublicEncoder, report
 from sottovoce.cli.records import columns_of
 from sottovoce.data.schema import Column, schema_of
 from sottovoce.data.transforms import TRANSFORMS, raw_values, unit_interval
 from sottovoce.errors import SpecError
+from sottovoce.report.model import _cells
 from sottovoce.run.terms import terms_of
 
 LABEL = {"column": "y", "classes": [0, 1]}
@@ -86,21 +89,63 @@ def test_pairs_of_a_schema_reach_the_model():
     assert model.score(X, y) > 0.9
 
 
-def test_the_picture_is_in_the_columns_own_units():
+def test_the_picture_is_in_the_columns_own_units(tmp_path):
     columns = {
         "dose": {"low": 1, "high": 100, "transform": "log"},
         "stage": {"type": "ordered", "categories": ["I", "II", "III"]},
+        "visit": {"type": "date", "low": "2020-01-01", "high": "2020-12-31"},
     }
     rng = np.random.default_rng(0)
     table = {"dose": 10 ** rng.uniform(0, 2, 4000), "stage": rng.choice(["I", "II", "III"], 4000).tolist()}
+    table["visit"] = rng.choice(["2020-02-29", "2020-12-31"], 4000).tolist()
     encoder, X = encoded(columns, table)
     y = table["dose"] > 10
     public = {"row_norm": encoder.row_norm_, "bounds": encoder.bounds_, "random_state": 0}
     model = PrivateClassifier(4.0, classes=[False, True], **public).fit(X, y)
-    terms = {term.name: term for term in terms_of(model.to_result(), ["dose", "stage"], encoder.schema_.axes)}
+    names, axes = ["dose", "stage", "visit"], encoder.schema_.axes
+    terms = {term.name: term for term in terms_of(model.to_result(), names, axes)}
     assert terms["dose"].kind == "curve" and terms["dose"].x[[0, 100, 200]] == pytest.approx([1, 10, 100])
     assert terms["stage"].kind == "bars" and terms["stage"].x == ["I", "II", "III"]
-    assert terms["stage"].values.shape[1] == 3 and "II: " in model.terms(encoder.schema_.axes, ["dose", "stage"]).text()
+    assert terms["stage"].values.shape[1] == 3 and "II: " in model.terms(axes, names).text()
+    assert terms["visit"].x[[0, 60, 200]].astype(str).tolist() == ["2020-01-01", "2020-04-20", "2020-12-31"]
+    result = replace(model.to_result(), features=tuple(names))
+    for known, where in ((axes, "2020-12-31: "), (None, "from −1 at the lower")):
+        text = report.write(result, tmp_path / "report.html", axes=known).read_text()
+        assert where in text and ("\n  100: " in text) == (known is axes)
+
+
+def test_a_heat_map_has_cells_of_the_columns_own_units():
+    columns = {
+        "dose": {"low": 1, "high": 100, "transform": "log"},
+        "visit": {"type": "date", "low": "2020-01-01", "high": "2020-12-31"},
+    }
+    axes = schema_of({"label": LABEL, "columns": columns}).axes
+    t = np.linspace(-1, 1, 3)
+    left, right = _cells(axes["dose"](t))
+    assert left == pytest.approx([1, 5.5, 55]) and right == pytest.approx([5.5, 55, 100])
+    left, right = _cells(axes["visit"](t))
+    milliseconds = np.array(["2020-01-01", "2020-12-31"], dtype="datetime64[ms]").astype(float)
+    assert [left[0], right[-1]] == milliseconds.tolist()
+    assert [edge.tolist() for edge in _cells(["I", "II"])] == [[-0.5, 0.5], [0.5, 1.5]]
+
+
+def test_a_heat_map_of_an_ordered_column_has_a_row_for_each_category(tmp_path):
+    columns = {"dose": {"low": 0, "high": 1}, "stage": {"type": "ordered", "categories": ["I", "II", "III"]}}
+    rng = np.random.default_rng(0)
+    table = {"dose": rng.uniform(size=4000), "stage": rng.choice(["I", "II", "III"], 4000).tolist()}
+    encoder, X = encoded(columns, table, pairs=[["dose", "stage"]])
+    public = {"row_norm": encoder.row_norm_, "bounds": encoder.bounds_, "pairs": encoder.pairs_, "random_state": 0}
+    model = PrivateClassifier(4.0, classes=[False, True], **public).fit(X, (X[:, 0] > 0) ^ (X[:, 1] > 0))
+    axes, names = encoder.schema_.axes, ["dose", "stage"]
+    pair = next(term for term in model.terms(axes, names) if term.kind == "map")
+    assert pair.x[1] == ["I", "II", "III"] and pair.values.shape == (1, 3, len(pair.x[0]))
+    result = model.to_result()
+    coarse, fine = pair.values[0], next(term for term in terms_of(result) if term.kind == "map").values[0]
+    assert np.allclose(coarse, fine[[0, 20, 40]])
+    pytest.importorskip("matplotlib")
+    drawn = model.plot(names=names, axes=axes).axes
+    assert ["I", "II", "III"] in [[label.get_text() for label in axis.get_yticklabels()] for axis in drawn]
+    report.write(result, tmp_path / "report.html", axes={f"column {k + 1}": axes[name] for k, name in enumerate(names)})
 
 
 @pytest.mark.parametrize(

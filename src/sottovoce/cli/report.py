@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from sottovoce.cli import screen
+from sottovoce.data.schema import FILE as SCHEMA_FILE
+from sottovoce.data.schema import read_schema
 from sottovoce.errors import DataError, PrivacyError
 from sottovoce.run.result import EVALUATION, Result, belonging
 
@@ -39,7 +41,8 @@ def report(
     place = out if out is not None else (folders[0] / NAME if len(folders) == 1 else Path(NAME))
     heading = title if title is not None or len(saved) > 1 else str(saved[0])
     beside = (_evaluation(saved[0]), _audit(saved[0])) if len(saved) == 1 else (None, None)
-    path = write_report(results, place, heading, None, *beside, verified=True)
+    axes = axes_of(saved[0]) if len(saved) == 1 else None
+    path = write_report(results, place, heading, None, *beside, verified=True, axes=axes)
     if open_:
         webbrowser.open(path.absolute().as_uri())
     if json:
@@ -56,11 +59,17 @@ def write_report(
     evaluation: dict[str, Any] | None = None,
     audit: dict[str, Any] | None = None,
     verified: bool = False,
+    axes: dict[str, Any] | None = None,
 ) -> Path:
     """The report of some results, and of the private evaluation and the audit of a single one."""
     from sottovoce.report import write  # Bokeh takes long to load: only when used
 
-    return write(results, path, title, labels, evaluation, audit, verified)
+    return write(results, path, title, labels, evaluation, audit, verified, axes)
+
+
+def axes_of(folder: Path) -> dict[str, Any] | None:
+    """The columns' own units, by the schema beside a run; None without one."""
+    return None if belonging(folder, SCHEMA_FILE) is None else read_schema(folder / SCHEMA_FILE).axes
 
 
 def _audit(folder: Path) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from sottovoce.cli.evaluate import show
 from sottovoce.cli.flags import DataFlags, by_class, grouped, option
 from sottovoce.cli.holdout import Holdout
 from sottovoce.cli.records import Partitioned
-from sottovoce.cli.report import NAME, write_report
+from sottovoce.cli.report import NAME, axes_of, write_report
 from sottovoce.data.layout import FILE as LAYOUT_FILE
 from sottovoce.data.policy import ReadPolicy
 from sottovoce.data.schema import FILE as SCHEMA_FILE
@@ -363,7 +363,8 @@ def _save(
         (out / SCHEMA_FILE).unlink(missing_ok=True)
     (out / "checkpoint.npz").unlink(missing_ok=True)
     result.verify()
-    return saved, str(write_report([result], out / NAME, title, evaluation=evaluation, verified=True))
+    axes = axes_of(out)
+    return saved, str(write_report([result], out / NAME, title, evaluation=evaluation, verified=True, axes=axes))
 
 
 def _is_number(text: str) -> bool:

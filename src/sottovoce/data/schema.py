@@ -92,7 +92,7 @@ from sottovoce.data.lines import read_svmlight
 from sottovoce.data.load import ReadProgress, format_of, load, read_error_text
 from sottovoce.data.policy import GUARANTEE, PREDICTION, SIMULATION, ReadPolicy
 from sottovoce.data.tables import Growing, load_table
-from sottovoce.data.transforms import TRANSFORMS, raw_values, unit_interval
+from sottovoce.data.transforms import TRANSFORMS, raw_dates, raw_values, unit_interval
 from sottovoce.data.values import (
     MISSING,
     Columns,
@@ -513,6 +513,8 @@ class Schema:
                 found[column.name] = column.categories
             elif column.transform:
                 found[column.name] = partial(raw_values, low=column.low, high=column.high, transform=column.transform)
+            elif column.kind == "date":
+                found[column.name] = partial(raw_dates, low=column.low, high=column.high)
             elif column.kind in NUMERIC:
                 found[column.name] = (column.low, column.high)
         return found

@@ -5,6 +5,7 @@ Each is strictly increasing on the bounds that it allows, so that bounds map to 
 
 import math
 from collections.abc import Callable
+from datetime import date
 from typing import NamedTuple
 
 import numpy as np
@@ -53,6 +54,18 @@ def unit_interval(values: Array, low: float, high: float, transform: str = "") -
     start, end = (float(forward(np.array(bound))) for bound in (low, high))
     middle, half = 0.5 * start + 0.5 * end, 0.5 * end - 0.5 * start
     return np.clip((forward(np.clip(values, low, high)) - middle) / half, -1.0, 1.0)
+
+
+def raw_dates(t: Array, low: float, high: float) -> Array:
+    """The dates that t in [−1, 1] stands for, of bounds in days since the year 1.
+
+    Examples
+    --------
+    >>> raw_dates(np.array([-1.0, 1.0]), 719163.0, 719529.0)
+    array(['1970-01-01', '1971-01-02'], dtype='datetime64[D]')
+    """
+    days = 0.5 * (low + high) + 0.5 * (high - low) * t - date(1970, 1, 1).toordinal()
+    return np.asarray(np.round(days).astype("datetime64[D]"))
 
 
 def raw_values(t: Array, low: float, high: float, transform: str = "") -> Array:

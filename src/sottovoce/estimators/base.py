@@ -383,7 +383,7 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
 
         result = self.to_result()
         result.verify()
-        return write([result], path, title, verified=True)
+        return write([result], path, title, verified=True, axes=self._axes() or None)
 
     _features: Features = LINEAR
     _distributions: Any = None

@@ -1,6 +1,6 @@
 """The largest weights of a model, or of several models side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ from bokeh.models.annotations import ColorBar
 from sottovoce._types import Array, IntArray
 from sottovoce.report.document import Plot, Section, download, tag
 from sottovoce.report.settings import RunGroup
-from sottovoce.report.theme import COLOURS, INK, add_legend, chart, distinct, plain, style, tips
-from sottovoce.run.terms import BAND, Term, terms_of
+from sottovoce.report.theme import COLOURS, INK, Scale, add_legend, chart, distinct, plain, style, tips
+from sottovoce.run.terms import BAND, Axis, Term, terms_of
 
 MAX_WEIGHTS_SHOWN = 20  # weights shown
 SHOWN = (("", "@name"), ("weight", "@weight{%.5g}"))
@@ -45,12 +45,14 @@ def weights(settings: Sequence[RunGroup], title: str = "Model") -> Section | Non
 TERMS = 12  # that are drawn
 
 
-def terms(setting: RunGroup, title: str = "What each column adds") -> Section | None:
+def terms(
+    setting: RunGroup, title: str = "What each column adds", axes: Mapping[str, Axis] | None = None
+) -> Section | None:
     """Curves, bars and maps of an additive model, the most important first; None of a linear one or of several runs."""
     result = setting.first
     if not result.spec.problem.features or len(setting.runs) > 1:
         return None
-    found = terms_of(result)
+    found = terms_of(result, axes=axes)
     parts: list[Plot] = []
     for term in found.terms[:TERMS]:
         name = f"{plain(term.name, 60)}, importance {term.importance:.2g}"
@@ -59,16 +61,20 @@ def terms(setting: RunGroup, title: str = "What each column adds") -> Section | 
         f"A score is the constant and one term for every column. The most important {len(parts)} of {len(found.terms)} "
         "terms are drawn; importance is their root mean square under public or released weights. The band is "
         f"{BAND}: an upper bound at 95 %, from public numbers. It says nothing of how a term would differ with other "
-        "records. Columns that a schema encodes are shown in their encoded units, from −1 at the lower to 1 at the "
-        "upper bound."
+        "records."
     )
+    if axes is None:
+        note += (
+            " Columns that a schema encoded are shown from −1 at the lower to 1 at the upper bound, since no schema is "
+            "stored beside the run."
+        )
     text = tag("details", tag("summary", "The same in words"), tag("pre", found.text(TERMS)))
     return Section(title, (tag("p", note), tuple(parts), text))
 
 
 def _curve(term: Term) -> Any:
     """A curve with its band; of several outputs all curves, without."""
-    plot = chart("term", height=220)
+    plot = chart("term", height=220, x=_scale(term.x))
     if term.band is not None and len(term.values) == 1:
         low, high = term.values[0] - term.band, term.values[0] + term.band
         plot.varea(term.x, low, high, fill_color=COLOURS[0], fill_alpha=0.2)
@@ -78,15 +84,46 @@ def _curve(term: Term) -> Any:
     return plot
 
 
+def _scale(values: Array | list[str]) -> Scale:
+    """Of an axis of these values."""
+    return "datetime" if np.issubdtype(np.asarray(values).dtype, np.datetime64) else "linear"
+
+
+def _cells(values: Array | list[str]) -> tuple[Array, Array]:
+    """Where the cells about these values begin and end, which a transform spaces unevenly; dates in milliseconds.
+
+    Examples
+    --------
+    >>> _cells(np.array([0.0, 1.0, 10.0]))
+    (array([0. , 0.5, 5.5]), array([ 0.5,  5.5, 10. ]))
+    """
+    if isinstance(values, list):
+        middles = np.arange(len(values), dtype=np.float64)
+        return middles - 0.5, middles + 0.5
+    dates = np.issubdtype(values.dtype, np.datetime64)
+    numbers = values.astype("datetime64[ms]").astype(np.float64) if dates else values
+    edges = np.concatenate([numbers[:1], (numbers[1:] + numbers[:-1]) / 2.0, numbers[-1:]])
+    return edges[:-1], edges[1:]
+
+
 def _map(term: Term) -> Any:
     """A heat map of a pair, of the first output."""
-    plot, (x, y), values = chart("map", height=260), term.x, term.values[0]
+    plot, values = chart("map", height=260, x=_scale(term.x[0]), y=_scale(term.x[1])), term.values[0]
+    (left, right), (bottom, top) = (_cells(each) for each in term.x)
     most = max(float(np.max(np.abs(values))), 1e-300)
     colours = LinearColorMapper(palette="RdBu11", low=-most, high=most)
-    ends = {"x": float(x[0]), "y": float(y[0]), "dw": float(x[-1] - x[0]), "dh": float(y[-1] - y[0])}
-    plot.image([values], color_mapper=colours, **ends)
+    found = {
+        "left": np.tile(left, len(bottom)), "right": np.tile(right, len(bottom)),
+        "bottom": np.repeat(bottom, len(left)), "top": np.repeat(top, len(left)), "added": values.ravel(),
+    }  # fmt: skip
+    fill = {"field": "added", "transform": colours}
+    plot.quad("left", "right", "bottom", "top", source=ColumnDataSource(found), fill_color=fill, line_color=None)
     plot.add_layout(ColorBar(color_mapper=colours, title="added"), "right")
-    plot.xaxis.axis_label, plot.yaxis.axis_label = (plain(name, 40) for name in term.name.split(" × ", 1))
+    for axis, each, name in zip((plot.xaxis, plot.yaxis), term.x, term.name.split(" × ", 1), strict=True):
+        axis.axis_label = plain(name, 40)
+        if isinstance(each, list):
+            axis.ticker = FixedTicker(ticks=[*range(len(each))])
+            axis.major_label_overrides = {k: plain(str(label), 16) for k, label in enumerate(each)}
     return plot
 
 

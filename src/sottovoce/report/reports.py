@@ -32,6 +32,7 @@ from sottovoce.report.model import terms, weights
 from sottovoce.report.settings import RunGroup, settings_of
 from sottovoce.report.tables import compared, evaluated, intervals, what_was_run
 from sottovoce.run.result import History, Result, write_atomically
+from sottovoce.run.terms import Axis
 
 __all__ = ["write"]
 
@@ -44,6 +45,7 @@ def write(
     evaluation: Mapping[str, Any] | None = None,
     audit: Mapping[str, Any] | None = None,
     verified: bool = False,
+    axes: Mapping[str, Axis] | None = None,
 ) -> Path:
     """Write one self-contained HTML file about a run or about several.
 
@@ -57,6 +59,7 @@ def write(
     evaluation : of a single result, what a private evaluation found (`Evaluation.to_dict`)
     audit : of a single result, what an attack on it found (`Audit.to_dict`)
     verified : whether `Result.verify` was called first, so that the page may say so
+    axes : of a single result, what its columns are in their own units (`Schema.axes`), for the pictures of its terms
 
     Returns
     -------
@@ -64,7 +67,7 @@ def write(
     """
     settings = settings_of([_public(each) for each in ([results] if isinstance(results, Result) else results)], labels)
     if len(settings) == 1:
-        text = _one(settings[0], title, evaluation, audit, verified)
+        text = _one(settings[0], title, evaluation, audit, verified, axes)
     else:
         text = _several(settings, title, verified)
     path = Path(path)
@@ -89,6 +92,7 @@ def _one(
     evaluation: Mapping[str, Any] | None,
     audit: Mapping[str, Any] | None,
     verified: bool,
+    axes: Mapping[str, Axis] | None,
 ) -> str:
     result = setting.first
     problem = result.spec.problem
@@ -105,7 +109,7 @@ def _one(
         training,
         network(result),
         intervals(setting),
-        terms(setting),
+        terms(setting, axes=axes),
         weights([setting]),
         what_was_run([setting]),
     ]

@@ -64,7 +64,7 @@ THEME = Theme(
 )
 
 
-Scale = Literal["linear", "log"]
+Scale = Literal["linear", "log", "datetime"]
 
 
 def tips(shown: Sequence[tuple[str, str]], renderers: Sequence[Any] = ()) -> HoverTool:

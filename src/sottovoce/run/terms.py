@@ -34,8 +34,8 @@ BAND = "privacy noise only"
 MOST_TEXT = 9
 """Values of a curve that are written out."""
 Axis = tuple[float, float] | tuple[str, ...] | Callable[[Array], Array]
-"""What a numeric column's own units are: its two ends, a name for each of its evenly spaced values, or the values that
-places in [−1, 1] stand for."""
+"""What a numeric column's own units are: its two ends, a name for each of its evenly spaced values, or the values (or
+dates) that places in [−1, 1] stand for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class Term:
     ----------
     name : of the column or of the pair
     kind : 'curve' over numbers, 'bars' of categories, 'line' for a column without known bounds, or 'map' of a pair
-    x : values of the column, or categories; of a map the values of both columns
+    x : values of the column, or categories; of a map those of both columns
     values : (outputs, points) what is added; of a map (outputs, points of the second, points of the first)
     band : (points,) half-width of the band; None where the noise is not known
     importance : root mean square of the values
@@ -94,7 +94,7 @@ class Terms:
             if term.kind == "bars":
                 places = np.arange(len(term.x))
             for place in places.tolist():
-                at = term.x[place] if isinstance(term.x[place], str) else f"{term.x[place]:g}"
+                at = f"{term.x[place]:g}" if isinstance(term.x[place], float) else str(term.x[place])
                 noise = "" if term.band is None else f" ± {term.band[place]:.2g}"
                 lines.append(f"  {at}: {_numbers(term.values[:, place])}{noise}")
         if len(self.terms) > most:
@@ -214,14 +214,15 @@ def _map(
         left, right = (legendre(2.0 * u - 1.0, range(1, PAIR_ORDER + 1)) / orders for u in (first, second))
         return np.asarray(np.einsum("xa,kab,yb->kyx", left, own, right) * PAIR_WEIGHT)
 
-    grid, cells = np.linspace(0.0, 1.0, GRID), surface(CENTERS, CENTERS)
+    cells = surface(CENTERS, CENTERS)
     mean = np.einsum("y,kyx,x->k", counted[j], cells, counted[i])
     squares = np.einsum("y,kyx,x->k", counted[j], np.square(cells - mean[:, None, None]), counted[i])
     places = of.numeric[i][0], of.numeric[j][0]
     ends = [axes.get(named[place], of.numeric[k][1:]) for place, k in zip(places, (i, j), strict=True)]
-    x = tuple(np.linspace(-1.0, 1.0, GRID) if _named(end) else _axis(end, GRID)[1] for end in ends)
+    grids = [np.linspace(0.0, 1.0, len(end) if _named(end) else GRID) for end in ends]  # type: ignore[arg-type]
+    x = tuple(_axis(end, GRID)[1] for end in ends)
     name = f"{named[places[0]]} × {named[places[1]]}"
-    values = surface(grid, grid) - mean[:, None, None]
+    values = surface(*grids) - mean[:, None, None]
     return Term(name, "map", x, values, None, float(np.sqrt(np.mean(squares))), places), mean
 
 
