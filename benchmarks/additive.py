@@ -34,7 +34,7 @@ RESULTS = Path(__file__).parent / "results"
 KEY = ("table", "model", "epsilon", "owners", "seed")
 FIELDS = (*KEY, "figure", "accuracy", "positive", "foreseen", "seconds")
 """`positive`: the share of held-out records that the model answers with class 1; `foreseen`: the plan's predicted loss
-of accuracy."""
+of accuracy; `seconds`: of the processor, by one thread where OMP_NUM_THREADS is 1, since machines are shared."""
 OWNERS = {"one": (1, "nobody"), "majority": (20, "majority"), "nobody": (20, "nobody")}
 NONE = "none"
 """In place of ε and owners of a model without privacy."""
@@ -164,11 +164,11 @@ CENTERED = ("dp_ebm", "dp_ebm_bounds", "diffprivlib")
 
 def measured(name: str, model: str, epsilon: float, owners: str, seed: int, folder: Path | None) -> dict[str, Any]:
     """One row."""
-    of, began = task(name, folder), time.perf_counter()
+    of, began = task(name, folder), time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fitted = MODELS[model](of, epsilon, owners, seed)
-        seconds = time.perf_counter() - began
+        seconds = time.process_time() - began
         X, y = of.X[of.test], of.y[of.test]
         answers = np.asarray(fitted.predict(X))
         if of.targets is not None:
