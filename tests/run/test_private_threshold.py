@@ -8,8 +8,9 @@ import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer
 
-from sottovoce import Shards, solve
+from sottovoce import PrivateClassifier, Shards, solve
 from sottovoce.errors import NetworkError, PrivacyError, SpecError
 from sottovoce.planner import PublicInputs, choose
 from sottovoce.planner.cost import plan_cost as plan_cost
@@ -20,7 +21,7 @@ from sottovoce.privacy.one_shot import BALANCES, NESTED_CELLS, SCORE_CELLS, SCOR
 from sottovoce.problem.objective import Problem
 from sottovoce.run.build import prepare
 from sottovoce.run.one_shot import OneShotRelease, sums_grid
-from sottovoce.run.private_threshold import ClassCells, ScoreCells, threshold
+from sottovoce.run.private_threshold import ClassCells, ScoreCells, threshold, threshold_without_prior
 from sottovoce.run.result import Result
 from sottovoce.run.solve import run_batch
 from sottovoce.run.spec import AlgorithmSpec, Execution, NetworkSpec, PrivacySpec, ProblemSpec, Spec
@@ -81,9 +82,13 @@ def apart(balance, one, other):
 RECORD = st.tuples(st.floats(-1, 1), st.sampled_from([-1.0, 1.0]))
 
 
-@given(two=st.tuples(RECORD, RECORD), others=st.lists(RECORD, max_size=3), share=st.floats(1e-3, 0.5))
-def test_no_record_moves_the_counts_by_more_than_is_accounted(two, others, share):
-    balance = Balance(share, 0.1)
+PRIORS = st.sampled_from([0.0, 0.1])
+"""Without and with a prior."""
+
+
+@given(two=st.tuples(RECORD, RECORD), others=st.lists(RECORD, max_size=3), share=st.floats(1e-3, 0.5), prior=PRIORS)
+def test_no_record_moves_the_counts_by_more_than_is_accounted(two, others, share, prior):
+    balance = Balance(share, prior)
     found = []
     for record in two:
         scores, y = np.array([record, *others]).T
@@ -94,19 +99,21 @@ def test_no_record_moves_the_counts_by_more_than_is_accounted(two, others, share
 
 def test_some_record_moves_them_as_far():
     one, other = ((problem([y]), np.array([y])) for y in (-1.0, 1.0))
-    assert apart(SOME, one, other)[0] == pytest.approx(math.sqrt(SOME.share), rel=1e-12)
+    for balance in (SOME, Balance(0.1)):
+        assert apart(balance, one, other)[0] == pytest.approx(math.sqrt(balance.share), rel=1e-12)
+        assert sum(query.width for query in parts_of(balance, np.zeros(1))) == balance.width()
     assert prepare(SPEC, data()).job.release.before.clip == math.sqrt(SOME.share) / 2
     both = prepare(SPEC.replace(privacy__moments="moments(0.05)"), data()).job.release.before
     assert both.clip == pytest.approx(math.sqrt(0.15) / 2)
 
 
-@given(people=st.tuples(*[st.lists(RECORD, min_size=1, max_size=5)] * 2), share=st.floats(1e-3, 0.5))
-def test_no_person_moves_them_further_however_many_rows_are_theirs(people, share):
+@given(people=st.tuples(*[st.lists(RECORD, min_size=1, max_size=5)] * 2), share=st.floats(1e-3, 0.5), prior=PRIORS)
+def test_no_person_moves_them_further_however_many_rows_are_theirs(people, share, prior):
     found = []
     for rows in people:
         scores, y = np.array([*rows, (0.3, 1.0)]).T
         found.append((problem(y, user_ids=[*("ann" for _ in rows), "bob"]), scores))
-    moved, exactly = apart(Balance(share, 0.1), *found)
+    moved, exactly = apart(Balance(share, prior), *found)
     assert moved <= math.sqrt(share) * (1 + 1e-12) and exactly <= math.sqrt(share)
 
 
@@ -300,6 +307,64 @@ def test_noise_does_not_take_the_edges_away_from_the_scores(middle):
         assert abs(edges[4] - middle) < 0.04 and 0.015 < (edges[8] - edges[0]) / 4 < 0.1
 
 
+def without_prior(prior, shift, noise, rng, records=5_000):
+    """Shares of the classes, and of all records by class and cell: two normal laws, in units of all scores."""
+    middle, spread = prior * shift, math.sqrt(1 + prior * (1 - prior) * shift**2)
+    inner = scipy.stats.norm.cdf(np.array(SCORE_EDGES)[None] * spread + middle - np.array([[0.0], [shift]]))
+    shares = np.diff(np.concatenate([np.zeros((2, 1)), inner, np.ones((2, 1))], axis=1), axis=1)
+    shares *= np.array([[1 - prior], [prior]])
+    classes = shares.sum(axis=1) + noise * rng.normal(size=2)
+    return (classes, shares + noise * rng.normal(size=shares.shape)), middle, spread
+
+
+def answered(at, prior, shift):
+    """Shares of right answers and of answers with the second class, of a threshold in the first one's deviations."""
+    cdf = scipy.stats.norm.cdf
+    return (1 - prior) * cdf(at) + prior * cdf(shift - at), (1 - prior) * cdf(-at) + prior * cdf(shift - at)
+
+
+@pytest.mark.parametrize("prior", [0.2, 0.37, 0.63, 0.8])
+@pytest.mark.parametrize("noise", [0.002, 0.05])
+def test_without_a_prior_it_finds_where_most_answers_are_right(prior, noise):
+    rng, shift, edges = np.random.default_rng(0), 2.5, np.array(SCORE_EDGES)
+    best = max(answered(at, prior, shift)[0] for at in np.linspace(-3, 6, 200))
+    lost = []
+    for _ in range(40):
+        shares, middle, spread = without_prior(prior, shift, noise, rng)
+        found = threshold_without_prior(*shares, edges, noise, 5_000)
+        lost.append(best - answered(found * spread + middle, prior, shift)[0])
+    assert 0 <= np.mean(lost) < (0.01 if noise < 0.01 else 0.05)
+    assert np.mean(lost) < (best - max(prior, 1 - prior)) / 2  # far better than one class only
+
+
+@pytest.mark.parametrize("prior", [0.1, 0.9])
+def test_without_a_prior_either_class_is_answered_though_scores_say_little(prior):
+    shares, middle, spread = without_prior(prior, 0.4, 0.002, np.random.default_rng(0))
+    found = threshold_without_prior(*shares, np.array(SCORE_EDGES), 0.002, 5_000)
+    positive = answered(found * spread + middle, prior, 0.4)[1]
+    assert 0.05 * min(prior, 1 - prior) < (positive if prior < 0.5 else 1 - positive) < 0.5
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=SCORE_CELLS, max_size=SCORE_CELLS), st.floats(1e-4, 1e3))
+def test_without_a_prior_it_is_near_the_edges_whatever_the_counts(h, noise):
+    edges = np.linspace(0.1, 0.3, len(SCORE_EDGES))
+    found = threshold_without_prior(np.array(h[:2]), np.array(h).reshape(2, -1), edges, noise, 100)
+    assert 0.07 <= found <= 0.33
+
+
+@pytest.mark.parametrize("middle", [-0.72, 0.0, 0.12, 0.5])
+@pytest.mark.parametrize("records", [400, 4_000])
+def test_without_a_prior_edges_are_about_the_scores_of_few_records(middle, records):
+    """Of 400 records at ε = 1 noise is a seventh of all in every cell; the law of all scores is found all the same."""
+    spread, release = 0.08, prepare(SPEC, data(n=1, q=100)).job.release.before
+    release = replace(release, sigma=(single(1.0, 1e-5) / records,))
+    for seed in range(20):
+        scores = np.random.default_rng(seed).normal(middle, spread, records).clip(-1, 1)
+        requested = OneShotRelease(ScoreCells(Balance(0.1), scores), release, np.array([records]), 13)
+        edges = requested.finish(requested.released(problem(np.ones(records)).shards, Streams(seed), None))
+        assert abs(edges[4] - middle) < 1.5 * spread and 0.4 * spread < (edges[8] - edges[0]) / 4 < 2.5 * spread
+
+
 # --- where the planner spends on it
 
 RARE = {
@@ -346,6 +411,33 @@ def test_no_release_where_it_would_not_pay_or_cannot_be_made(spec):
     assert spec().privacy.balance == Balance()
 
 
+@pytest.mark.parametrize(
+    ("records", "share"), [(180, 0.0), (200, 0.1), (350, 0.1), (400, 0.1), (900, 0.1), (1_000, 0.0)]
+)
+def test_without_a_prior_it_is_for_records_whose_noise_hides_the_constant_and_no_counts(records, share):
+    facts = PublicInputs((records,), threshold=True, **RARE)
+    assert choose(facts).spec.privacy.balance == Balance(share)
+    assert choose(replace(facts, threshold=False)).spec.privacy.balance == Balance()
+    for fixed in ({"alpha": 0.01}, {"activation": "edges(1)"}):
+        assert choose(replace(facts, sizes=(records,) * 4), **fixed).spec.privacy.balance == Balance()
+    assert choose(replace(facts, intercept=0.0)).spec.privacy.balance == Balance()
+
+
+def test_the_constant_of_breast_cancer_is_not_lost():
+    """20 owners who trust nobody, ε = 4: one class was the answer to nearly every record, at an AUC of 0.97."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X = X / X.max(axis=0)  # in a test bounds may be read off
+    order = np.random.default_rng(0).permutation(len(y))
+    X, y, test = X[order], y[order], slice(426, None)
+    right = []
+    for seed in range(3):
+        model = PrivateClassifier(4.0, classes=[0, 1], bounds=(0, 1), n_nodes=20, random_state=seed)
+        model.fit(X[:426], y[:426])
+        assert model.spec_.privacy.balance == Balance(0.1)
+        right.append(model.score(X[test], y[test]))
+    assert np.mean(right) > 0.8
+
+
 def test_a_plan_without_it_is_what_it_was():
     assert planned(60_000, 0.1) == planned(60_000, 0.1, balance=None)
 
@@ -354,13 +446,13 @@ def test_a_plan_without_it_is_what_it_was():
 
 
 def test_it_is_written_and_read_back():
-    for balance in (Balance(), SOME, Balance(0.04, 0.3, 0.7)):
+    for balance in (Balance(), SOME, Balance(0.04, 0.3, 0.7), Balance(0.1)):
         assert BALANCES.read(str(balance)) == balance
     assert Balance(0.0, 0.2, 0.1) == Balance()
     assert Spec.from_json(SPEC.to_json()) == SPEC and "balance" not in SPEC.replace(privacy__balance="none").to_json()
 
 
-@pytest.mark.parametrize("wrong", ["balance(-0.1)", "balance(0.6)", "balance(0.1, 0)", "balance(0.1, 0.5, 1)"])
+@pytest.mark.parametrize("wrong", ["balance(-0.1)", "balance(0.6)", "balance(0.1, -0.1)", "balance(0.1, 0.5, 1)"])
 def test_a_share_or_a_prior_that_is_none_is_refused(wrong):
     with pytest.raises(SpecError, match="write 'balance"):
         BALANCES.read(wrong)

@@ -452,7 +452,7 @@ def spec_for(
             fixed=fixed,
             private_scaling=not model.no_private_scaling and partitioned.loss.targets != "real",
             find_range=ranged is None,
-            threshold=alone,
+            threshold=alone or not partitioned.weighing.known,
             free=tuple(name for name, named in (("loss", model.loss), ("penalty", model.h)) if named is None),
             columns=partitioned.columns,
             wanted=model.feature_map if alone else "linear",

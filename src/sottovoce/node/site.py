@@ -126,7 +126,7 @@ def _targets(run: Run, shards: Shards) -> Shards:
     if run.in_units and predicts_numbers(run.spec):
         low, high = run.schema.label.low, run.schema.label.high
         return replace(shards, y=np.clip((2 * shards.y - low - high) / (high - low), -1.0, 1.0))
-    if not run.spec.privacy.balance:
+    if not run.spec.privacy.balance.prior:
         return shards
     half = np.where(shards.y > 0, *run.spec.privacy.balance.weights[::-1])
     return replace(shards, weights=half if shards.weights is None else shards.weights * half)

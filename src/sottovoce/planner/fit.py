@@ -203,6 +203,7 @@ def _facts(request: FitRequest, epsilon: float | None, delta: float, in_units: b
         quantiles=private and request.find_range,
         weight=weighing.mean,
         rarest=weighing.rarest,
+        threshold=private and request.threshold and request.private_scaling and not weighing.known,
         balance=weighing.balance if private and request.threshold else None,
         sparse=request.sparse,
         free=request.free if private else (),

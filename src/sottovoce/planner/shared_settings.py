@@ -149,6 +149,11 @@ class Weighing:
         return cls(_of_classes(class_weight, classes, "class_weight", 1.0), shares)
 
     @property
+    def known(self) -> bool:
+        """Whether anything is said of the classes."""
+        return self.weights is not None or self.prior is not None
+
+    @property
     def largest(self) -> float:
         """The largest weight, which counts as 1 in the mechanism."""
         return 1.0 if self.weights is None else float(self.weights.max())
@@ -207,7 +212,7 @@ class Weighing:
         shares, balance = self.shares, spec.privacy.balance
         if shares is None or not spec.problem.intercept:
             return spec
-        if balance:  # weights go half of the way
+        if balance and balance.prior:  # weights go half of the way
             shares = np.array([(1.0 - balance.prior) * balance.weights[0], balance.prior * balance.weights[1]])
         odds = np.log(shares[1:] / shares[:1]) if len(shares) == 2 else np.log(shares / (1 - shares))
         if spec.problem.loss.name == "softmax":

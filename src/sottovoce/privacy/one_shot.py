@@ -201,8 +201,9 @@ QUANTILES: Choices[Quantiles] = Choices("quantiles", {"none": Quantiles, "quanti
 """'none', or 'quantiles(share)'."""
 
 
-RANGE_SHARE = 0.25
-"""The part of the share for the range of the scores: all records show it, but only few show the rare class."""
+RANGE_SHARE, RANGE_SHARE_WITHOUT_PRIOR = 0.25, 0.5
+"""The part of the share for the range of the scores: all records show it, but only few show the rare class. Without a
+prior it is of few records, whose range is as hard to see."""
 SCORE_EDGES = (-2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0)
 """Edges between the cells of either class, in deviations of the scores from their median."""
 SCORE_CELLS = 2 * (len(SCORE_EDGES) + 1)
@@ -213,49 +214,57 @@ SCORE_CELLS = 2 * (len(SCORE_EDGES) + 1)
 class Balance(OneShot):
     """Private threshold: counts of either class's scores in public cells, released after the rounds.
 
-    Weights that balance a rare class against the rest leave the others as little to say as the rare ones have. So
-    weights go half of the way in the rounds, and a threshold on the scores does the rest. Of every unit's score under
-    the model, which is public by then, two things are released, in this order:
+    It is for two ends. Where no prior is known and noise hides the middle of the columns, the constant term is lost in
+    the rounds, however well the scores order records: then the counts say where most answers are right. And weights
+    that balance a rare class against the rest leave the others as little to say as the rare ones have: so these go
+    half of the way in the rounds, and a threshold on the scores does the rest. Of every unit's score under the model,
+    which is public by then, two things are released, in this order:
 
         in which of 4, 16, …, 1,024 nested public cells it is, as of a regression's targets (`Quantiles`);
         then its class and in which of 10 cells it is, whose edges were made from the first: √(s₂/2) e(class, cell)
 
+    Without a prior the class alone is counted beside that, √(s₂/4) (e(class), e(class, cell)): the sum of ten noisy
+    counts would say little of how many there are.
+
     *Claim.* Another record moves the first by √s₁ at most and the second by √s₂, whatever the first was.
-    *Proof.* The first is that of `Quantiles`. Of the second two entries change at most, each by √(s₂/2). ∎
+    *Proof.* The first is that of `Quantiles`. Of the second two entries of each of its k parts change at most, each by
+    √(s₂/(2k)). ∎
 
     Attributes
     ----------
     share : s; 0 where nothing is released
-    prior : how likely the second class is, public
-    weight : which part of all weight it is to have; ½ where classes are balanced
+    prior : how likely the second class is, public; 0 where it is not known, and all records count the same
+    weight : which part of all weight it is to have; ½ where classes are balanced; of no meaning without a prior
 
     Examples
     --------
-    >>> str(Balance(0.04, 0.03)), str(Balance()), Balance(0.04, 0.03).width()
-    ('balance(0.04, 0.03, 0.5)', 'none', 1384)
+    >>> str(Balance(0.04, 0.03)), str(Balance(0.1)), str(Balance()), Balance(0.04, 0.03).width()
+    ('balance(0.04, 0.03, 0.5)', 'balance(0.1)', 'none', 1384)
     """
 
     share: float = 0.0
-    prior: float = 0.5
+    prior: float = 0.0
     weight: float = 0.5
     after_rounds: ClassVar[bool] = True
     targets: ClassVar[str] = "binary"
 
     def __post_init__(self) -> None:
         """A share that leaves something for the rounds, and classes that both exist."""
-        if not 0 <= self.share <= MAX_SHARE or not 0 < self.prior < 1 or not 0 < self.weight < 1:
+        if not 0 <= self.share <= MAX_SHARE or not 0 <= self.prior < 1 or not 0 < self.weight < 1:
             raise SpecError(
                 f"'{write('balance', self.share, self.prior, self.weight)}' is malformed; write 'balance(share, prior, "
                 f"weight)' with a share of the budget that is not negative, {MAX_SHARE:g} at most, and with how likely "
                 "the second class is and what part of all weight it is to have, both between 0 and 1"
             )
         if not self.share:  # then the others have no meaning: two spellings of one choice are one value
-            object.__setattr__(self, "prior", 0.5)
+            object.__setattr__(self, "prior", 0.0)
+        if not self.prior:
             object.__setattr__(self, "weight", 0.5)
 
     def __str__(self) -> str:
         """In a spec."""
-        return write("balance", self.share, self.prior, self.weight) if self.share else "none"
+        numbers = (self.prior, self.weight) if self.prior else ()
+        return write("balance", self.share, *numbers) if self.share else "none"
 
     @property
     def total(self) -> float:
@@ -265,6 +274,8 @@ class Balance(OneShot):
     @property
     def weights(self) -> tuple[float, float]:
         """What records of either class count in the rounds: the square roots of weights that would do all of it."""
+        if not self.prior:
+            return 1.0, 1.0
         odds = self.prior / (1.0 - self.prior), self.weight / (1.0 - self.weight)
         second = math.sqrt(odds[1] / odds[0])
         return 1.0 / max(second, 1.0), second / max(second, 1.0)
@@ -278,21 +289,31 @@ class Balance(OneShot):
     @property
     def where(self) -> Quantiles:
         """The first part, of all scores."""
-        return Quantiles(RANGE_SHARE * self.share)
+        return Quantiles(self.range_share * self.share)
+
+    @property
+    def range_share(self) -> float:
+        """The part of the share that the range of the scores has."""
+        return RANGE_SHARE if self.prior else RANGE_SHARE_WITHOUT_PRIOR
 
     @property
     def factor(self) -> float:
         """What entries of the second part are, where they are not 0."""
-        return math.sqrt((1.0 - RANGE_SHARE) * self.share / 2.0)
+        return math.sqrt((1.0 - self.range_share) * self.share / (2.0 * len(self.class_kinds)))
+
+    @property
+    def class_kinds(self) -> tuple[int, ...]:
+        """How many cells each kind of the second part has."""
+        return (SCORE_CELLS,) if self.prior else (2, SCORE_CELLS)
 
     def width(self, features: int = 0) -> int:
         """Return how many numbers are released; it does not depend on the records."""
-        return self.where.width() + SCORE_CELLS
+        return self.where.width() + sum(self.class_kinds)
 
 
-def _balance(share: float = 0.0, prior: float = 0.5, weight: float = 0.5) -> Balance:
+def _balance(share: float = 0.0, prior: float = 0.0, weight: float = 0.5) -> Balance:
     return Balance(float(share), float(prior), float(weight))
 
 
 BALANCES: Choices[Balance] = Choices("balance", {"none": Balance, "balance": _balance})
-"""'none', or 'balance(share, prior, weight)'."""
+"""'none', 'balance(share, prior, weight)' or, without a prior, 'balance(share)'."""

@@ -107,8 +107,10 @@ class CellShares(Query[Found]):
     vectors that sum up to 1, and so at most √2 apart.
     """
 
-    kinds: ClassVar[Sequence[int]]
-    """How many cells there are of each kind."""
+    @property
+    @abstractmethod
+    def kinds(self) -> Sequence[int]:
+        """How many cells there are of each kind."""
 
     @property
     @abstractmethod

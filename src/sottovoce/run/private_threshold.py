@@ -10,6 +10,11 @@ says, noise and sample both normal. The threshold is the t with the largest expe
     t = argmax  a E Φ(Δ − t) + (1 − a) Φ(t)          a: the part of all weight that the rare class has
 
 halfway between the classes where Δ is known and a = ½; where noise exceeds the counts, the best available guess.
+Where no prior is known (`threshold_without_prior`), the range is that of the normal law whose shares in cells of every
+size are nearest to the noisy ones. Three numbers are then estimated beside Δ in the same way, all values equally likely
+before anything was counted: how likely the second class is, where the first one lies, and how wide both are. All
+records count the same: t is where most answers are right, among those at which either class is answered sometimes.
+
 Scores are moved by −t, in every node's model equally, so that the predicted class changes at 0, as with class
 weights. As there, probabilities are those of the weighted classes.
 """
@@ -45,6 +50,14 @@ FARTHEST = 1e-4
 """Share of the common class beyond an edge that is believed, at the least."""
 LEAST = 0.1
 """Deviations of the common class between two edges, at the least; by what the edges were made from it is about ½."""
+MIDDLES, SPREADS = np.linspace(-1.0, 1.0, 161), np.geomspace(0.004, 0.5, 22)
+"""Normal laws of all scores that are thought of, in units of their public range."""
+PRIORS, PLACES, WIDTHS = np.linspace(0.02, 0.98, 25), np.linspace(-2.5, 1.5, 17), np.array([0.5, 0.75, 1.0])
+"""Without a prior: how likely the second class may be, where the first may lie between the edges, and how wide both."""
+LEAST_ANSWERS = 0.1
+"""Answers of a class over how many records it has, at the least: a model that never names it is of no use."""
+WIDE_SHIFTS = np.linspace(0.0, 3.5, 15)
+"""Δ that are thought of there, in deviations of all scores together."""
 
 
 def threshold(counts: Array, edges: Array, noise: float, records: float, prior: float, weight: float) -> float:
@@ -78,6 +91,81 @@ def threshold(counts: Array, edges: Array, noise: float, records: float, prior: 
     found = scipy.special.ndtr(SHIFTS[None, :] - TRIED[:, None]) @ (likely / likely.sum())
     best = TRIED[int(np.argmax(weight * found + (1.0 - weight) * scipy.special.ndtr(TRIED)))]
     return float(np.interp(best, g, edges))
+
+
+def threshold_without_prior(classes: Array, shares: Array, edges: Array, noise: float, records: float) -> float:
+    """The score from which on to answer with the second class, where only counts say how likely it is.
+
+    Parameters
+    ----------
+    classes : (2,) noisy shares of the classes
+    shares : (2, B) noisy, of all records, by class and by cell
+    edges : (B − 1,) between the cells, evenly spaced
+    noise : the deviation in each share
+    records : how many there are, all nodes together
+
+    Examples
+    --------
+    >>> edges, normal = np.linspace(-2, 2, 9), scipy.special.ndtr
+    >>> each = [np.diff(np.concatenate([[0], normal((edges - mean) / 0.5), [1]])) for mean in (-1.0, 1.0)]
+    >>> half = np.array([0.5, 0.5])
+    >>> abs(round(threshold_without_prior(half, half[:, None] * each, edges, 0.001, 10_000), 1))
+    0.0
+    """
+    unit = np.array(SCORE_EDGES)
+    prior, place, shift, width = (
+        each.reshape(-1, 1) for each in np.meshgrid(PRIORS, PLACES, WIDE_SHIFTS, WIDTHS, indexing="ij")
+    )
+    fit = -np.square(shift / width) / 4.0  # the density of Δ where that of AUC is even
+    fit = fit - (np.square(classes[0] - 1.0 + prior) + np.square(classes[1] - prior)) / (2.0 * noise**2)
+    for noisy, part, middle in zip(shares, (1.0 - prior, prior), (place, place + shift), strict=True):
+        below = scipy.special.ndtr((unit - middle) / width)
+        expected = part * np.diff(below, axis=1, prepend=0.0, append=1.0)
+        variance = noise**2 + expected / records
+        fit = fit - np.sum(np.square(noisy - expected) / variance + np.log(variance), axis=1, keepdims=True) / 2.0
+    likely = np.exp(fit - fit.max())
+    likely /= likely.sum()
+    tried = TRIED[::10]
+    first, second = np.array(
+        [
+            (float(np.sum(likely * part * scipy.special.ndtr((at - middle) / width))))
+            for part, middle in ((1.0 - prior, place), (prior, place + shift))
+            for at in tried
+        ]
+    ).reshape(2, -1)  # shares of all records: of either class and below
+    common = float(np.sum(likely * prior))
+    below = first + second
+    enough = (below >= LEAST_ANSWERS * (1.0 - common)) & (1.0 - below >= LEAST_ANSWERS * common)
+    right = np.where(enough, first + common - second, -1.0)
+    at = tried[int(np.argmax(right))]  # it may be beyond the edges, where these are too narrow
+    middle = len(edges) // 2
+    return float(edges[middle] + at * (edges[-1] - edges[0]) / (unit[-1] - unit[0]))
+
+
+def fitted_range(levels: list[Array], noise: float) -> tuple[float, float]:
+    """Middle and deviation of a normal law of all scores: their means, each as likely as noisy shares make it.
+
+    Parameters
+    ----------
+    levels : noisy shares in cells of every size
+    noise : the deviation in each
+
+    Examples
+    --------
+    >>> cells = [np.bincount([k * 13 // 20], minlength=k) for k in NESTED_CELLS]
+    >>> middle, spread = fitted_range(cells, 0.01)
+    >>> abs(middle - 0.3) < 0.01, spread < 0.01
+    (True, True)
+    """
+    finest, far = np.linspace(-1.0, 1.0, NESTED_CELLS[-1] + 1), np.zeros((len(SPREADS), len(MIDDLES)))
+    for found, spread in zip(far, SPREADS, strict=True):
+        below = scipy.special.ndtr((finest - MIDDLES[:, None]) / spread)
+        below[:, 0], below[:, -1] = 0.0, 1.0  # scores beyond their range are at its ends
+        for noisy in levels:
+            found += np.sum(np.square(np.diff(below[:, :: NESTED_CELLS[-1] // len(noisy)], axis=1) - noisy), axis=1)
+    likely = np.exp((far.min() - far) / (2.0 * noise**2))
+    likely /= likely.sum()
+    return float(likely.sum(axis=0) @ MIDDLES), float(np.exp(likely.sum(axis=1) @ np.log(SPREADS)))
 
 
 def _places(shares: Array, edges: Array, deviation: float) -> Array:
@@ -128,6 +216,9 @@ class ScoreCells(CellShares[Array]):
     def finish(self, noisy: Noisy) -> Array:
         """Edges between the cells of the second part: deviations from the median, as the counts have it."""
         levels = np.split(noisy.mean / self.factor, np.cumsum(NESTED_CELLS)[:-1])
+        if not self.balance.prior:
+            center, deviation = fitted_range(levels, noisy.deviation / self.factor)
+            return np.asarray(center + deviation * np.array(SCORE_EDGES))
         low, middle, high = (_quantile(levels, share) for share in (DEVIATION, 0.5, 1.0 - DEVIATION))
         spread = max((high - low) / 2.0, 1.0 / NESTED_CELLS[-1])
         return np.asarray(2.0 * (middle + spread * np.array(SCORE_EDGES)) - 1.0)
@@ -140,7 +231,11 @@ class ClassCells(CellShares[float]):
     balance: Balance
     scores: Array
     edges: Array
-    kinds: ClassVar[Sequence[int]] = (SCORE_CELLS,)
+
+    @property
+    def kinds(self) -> Sequence[int]:
+        """Without a prior the two classes, too."""
+        return self.balance.class_kinds
 
     @property
     def factor(self) -> float:
@@ -149,11 +244,16 @@ class ClassCells(CellShares[float]):
 
     def cells(self, shards: Shards) -> list[IntArray]:
         """Of every score and class."""
-        return [np.searchsorted(self.edges, self.scores, side="right") + SCORE_CELLS // 2 * (shards.y > 0)]
+        second = shards.y > 0
+        found = [np.searchsorted(self.edges, self.scores, side="right") + SCORE_CELLS // 2 * second]
+        return found if self.balance.prior else [second.astype(np.int64), *found]
 
     def finish(self, noisy: Noisy) -> float:
         """The score from which on to answer with the second class."""
         records, factor = noisy.units, self.factor
+        if not self.balance.prior:
+            classes, shares = noisy.mean[:2] / factor, noisy.mean[2:].reshape(2, -1) / factor
+            return threshold_without_prior(classes, shares, self.edges, noisy.deviation / factor, records)
         counts = records * noisy.mean.reshape(2, -1) / factor
         noise = noisy.sum_deviation / factor
         return threshold(counts, self.edges, noise, records, self.balance.prior, self.balance.weight)

@@ -159,8 +159,8 @@ class PrivacySpec:
     may_lose: int = 0
     """How many nodes may be lost while the others go on: their releases that are made anew are accounted."""
     balance: Field[Balance] = Field(BALANCES, Balance())
-    """What is released of two classes' scores after the last round, for the constant term: 'none' or 'balance(share,
-    prior, weight)'."""
+    """What is released of two classes' scores after the last round, for the constant term: 'none', 'balance(share,
+    prior, weight)' or, where no prior is known, 'balance(share)'."""
     inference: Field[Inference] = Field(INFERENCES, Inference())
     """What is released after the last round for confidence intervals: 'none' or 'inference(share, scale, longest)'."""
 
