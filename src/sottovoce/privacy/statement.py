@@ -93,7 +93,7 @@ RECORD = Unit(
     assumption="one person's data is one record of one node",
     not_covered=(
         "people who have several records, or records at several nodes",
-        "which organizations take part, and how many records each has",
+        "which organisations take part, and how many records each has",
     ),
 )
 PERSON = Unit(
@@ -104,7 +104,7 @@ PERSON = Unit(
     assumption="one person's data are the rows of one node that carry their id, and every row carries the right one",
     not_covered=(
         "people who have rows at several nodes, or under several ids: each time they count as another person",
-        "which organizations take part, and how many people each has",
+        "which organisations take part, and how many people each has",
     ),
 )
 UNITS: Choices[Unit] = Choices(
