@@ -394,7 +394,7 @@ def draw_terms(
         axis.set_visible(False)
     if len(outputs) > 1 and curves:
         canvas.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=min(6, len(outputs)))
-    noise = "; band: privacy noise only, 95 %" if any(term.band is not None for term in curves) else ""
+    noise = "; band: noise of the rounds only, about 95 %" if any(term.band is not None for term in curves) else ""
     canvas.suptitle(f"What each column adds to the score{noise}", fontsize=10)
     return canvas
 

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from sottovoce.export import publish
 from sottovoce.planner.features import Circumstances, Columns, choose_features
 from sottovoce.planner.fit import FitRequest, plan_fit
 from sottovoce.problem.losses import LOSSES
+from sottovoce.run.terms import COVERED, terms_of
 
 rng = np.random.default_rng(0)
 N = 6000
@@ -99,8 +101,37 @@ def test_the_picture_shows_what_is_bent(fitted):
         middle, ends = first.values[0, len(first.x) // 2], first.values[0, [0, -1]]
         assert np.all(ends > middle)
     if y is SIGN:
-        assert np.all(first.band > 0) and "privacy noise only" in terms.text()
+        assert np.all(first.band > 0) and "noise of the rounds only" in terms.text()
     assert len(model.plot(most=2).axes) == 2
+
+
+def test_bands_cover_the_noise_of_the_rounds_and_no_more_is_said():
+    """Of 20 seeds, with the map and the center of the first: their own centers move a steep curve by more."""
+    draw = np.random.default_rng(0)
+    rows = draw.beta(2, 3, (4000, 7)) * 2 - 1
+    y = 4 * rows[:, 0] - rows[:, 2] + 0.7 * draw.logistic(size=4000) > 0
+    settings = {"features": "additive", "bounds": (-1.0, 1.0), "classes": [False, True], "pairs": ()}
+    models = [PrivateClassifier(1.0, random_state=seed, **settings).fit(rows, y) for seed in range(20)]
+    given = models[0]._result.public["distribution"]
+    own, fixed = [], []
+    for model in models:
+        result, public = model._result, model._result.public.copy()
+        public["distribution"] = given
+        own.append(terms_of(result))
+        fixed.append(terms_of(replace(result, public=public)))
+
+    def widest(found):
+        """The largest ratio of 1.96 deviations over seeds and a band's half-width, of any column and value."""
+        ratios = []
+        for name in [term.name for term in own[0]]:
+            terms = [next(term for term in each if term.name == name) for each in found]
+            spread = COVERED * np.std([term.values[0] for term in terms], axis=0, ddof=1)
+            ratios.append(np.max(spread / np.mean([term.band for term in terms], axis=0)))
+        return max(ratios)
+
+    assert widest(fixed) < 1 < widest(own)
+    said = own[0].text()
+    assert "not the noise in counts of columns" in said and "upper bound" not in said
 
 
 def test_storage_makes_no_difference():

@@ -44,7 +44,7 @@ class Explains:
         names: Sequence[str] | None = None,
         figure: Any = None,
     ) -> Any:
-        """A Matplotlib figure of the most important terms; the band is an upper bound on what privacy noise adds.
+        """A Matplotlib figure of the most important terms; the band is for the noise of the rounds only.
 
         `print(model.terms().text())` says the same in words.
 

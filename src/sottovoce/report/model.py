@@ -11,7 +11,7 @@ from sottovoce._types import Array, IntArray
 from sottovoce.report.document import Plot, Section, download, tag
 from sottovoce.report.settings import RunGroup
 from sottovoce.report.theme import COLOURS, INK, Scale, add_legend, chart, distinct, plain, style, tips
-from sottovoce.run.terms import BAND, Axis, Term, terms_of
+from sottovoce.run.terms import BAND, NOT_IN_BAND, Axis, Term, terms_of
 
 MAX_WEIGHTS_SHOWN = 20  # weights shown
 SHOWN = (("", "@name"), ("weight", "@weight{%.5g}"))
@@ -60,8 +60,7 @@ def terms(
     note = (
         f"A score is the constant and one term for every column. The most important {len(parts)} of {len(found.terms)} "
         "terms are drawn; importance is their root mean square under public or released weights. The band is "
-        f"{BAND}: an upper bound at 95 %, from public numbers. It says nothing of how a term would differ with other "
-        "records."
+        f"{BAND}, from public numbers: {NOT_IN_BAND}."
     )
     if axes is None:
         note += (

@@ -4,10 +4,11 @@ A score is a constant and one term for every column (and pair of columns). A ter
 column's values is part of the constant, under the distribution that the run released or, without one, even over the
 bounds. The importance of a term is its root mean square under the same weights; no record is read.
 
-The band is an upper bound on what the noise of the mechanism adds to a term in 95 % of all runs, in first order: a
+The band is for the noise of the rounds alone, in first order and at 95 %, with the released distribution as given: a
 weight is −τ times a mean gradient, the noise in a coordinate of that mean is c, and curvature only makes it smaller.
-So the deviation at a value v is at most τ c ‖φ_j(v)‖, in the units of the run. It says nothing of how far a term would
-move with other records.
+So the deviation at a value v is about τ c ‖φ_j(v)‖ at most, in the units of the run. It leaves out the noise of that
+distribution, which moves the functions and the mean that a curve is centered at: two runs on the same records can
+differ by more than both bands. It also says nothing of how far a term would move with other records.
 """
 
 import math
@@ -30,7 +31,10 @@ GRID = 41
 """Values of each column at which a heat map is drawn."""
 COVERED = 1.96
 """Deviations on either side of a band that covers 95 %."""
-BAND = "privacy noise only"
+BAND = "noise of the rounds only, about 95 %"
+"""What a band is, wherever one is drawn or printed."""
+NOT_IN_BAND = "not the noise in counts of columns, which moves whole curves, nor how other records would differ"
+"""What it leaves out."""
 MOST_TEXT = 9
 """Values of a curve that are written out."""
 Axis = tuple[float, float] | tuple[str, ...] | Callable[[Array], Array]
@@ -99,7 +103,7 @@ class Terms:
                 lines.append(f"  {at}: {_numbers(term.values[:, place])}{noise}")
         if len(self.terms) > most:
             lines.append(f"and {len(self.terms) - most} terms of less importance")
-        lines.append(f"± is {BAND}: an upper bound, at 95 %")
+        lines.append(f"± is {BAND}: {NOT_IN_BAND}")
         return "\n".join(lines)
 
 
