@@ -1,6 +1,7 @@
 """PublicEncoder, PublicScaler and RowNormalizer: public steps of a pipeline, which refuse no record."""
 
 import csv
+import warnings
 from datetime import date
 from itertools import product
 
@@ -13,7 +14,7 @@ from sklearn.utils import estimator_checks
 
 from sottovoce import PrivateClassifier, PublicEncoder, PublicScaler, RowNormalizer
 from sottovoce.data.schema import read_schema
-from sottovoce.errors import DataError, SpecError
+from sottovoce.errors import DataError, OwnerWarning, SpecError
 
 SCHEMA = """
 row_norm = 2.0
@@ -50,6 +51,7 @@ COLUMNS = {
     "note": RNG.choice(["cough and fever", "nothing", None], N).tolist(),
     "id": list(range(N)),
 }
+UNLISTED = pytest.mark.filterwarnings("ignore:.*does not list:sottovoce.errors.OwnerWarning")  # ward D
 SICK = np.where([(a or 50) > 55 for a in COLUMNS["age"]], "yes", "no")
 
 
@@ -60,6 +62,7 @@ def schema(tmp_path):
     return path
 
 
+@UNLISTED
 def test_tables_in_memory_are_encoded_as_the_file_is(schema, tmp_path):
     path = tmp_path / "r.csv"
     with path.open("w", newline="") as file:
@@ -81,6 +84,7 @@ def test_tables_in_memory_are_encoded_as_the_file_is(schema, tmp_path):
     assert np.linalg.norm(expected, axis=1).max() <= 2.0
 
 
+@UNLISTED
 def test_data_frames_with_missing_values_dates_and_categories(schema):
     pandas = pytest.importorskip("pandas")
     expected = PublicEncoder(schema).fit().transform(COLUMNS)
@@ -92,6 +96,7 @@ def test_data_frames_with_missing_values_dates_and_categories(schema):
     assert list(out.columns)[:2] == ["age", "ward=A"]
 
 
+@UNLISTED
 def test_in_a_pipeline_with_a_private_classifier(schema):
     model = make_pipeline(
         PublicEncoder(schema), PrivateClassifier(4.0, row_norm=2.0, classes=["no", "yes"], random_state=0)
@@ -208,3 +213,48 @@ def test_one_text_does_not_change_how_large_whole_numbers_are_spelled(kind):
         odd.loc[3, name] = "x"
         changed = encoder.transform(odd)
         assert np.array_equal(np.delete(changed, 3, axis=0), np.delete(rows, 3, axis=0))
+
+
+def small(column, **more):
+    return PublicEncoder({"label": {"column": "y", "classes": ["no", "yes"]}, "columns": {"x": column}, **more})
+
+
+@pytest.mark.parametrize("as_table", [dict, pa.table])
+@pytest.mark.parametrize("marks", [{"decimal": ","}, {"decimal": ",", "thousands": "."}])
+def test_the_decimal_mark_of_the_schema_holds_for_text_in_a_table(marks, as_table):
+    encoder = small({"low": 0, "high": 10, "missing": 5}, dialect=marks).fit()
+    rows = encoder.transform(as_table({"x": ["1,5", "2,5", "7", None]}))
+    assert np.allclose(rows[:, 0], [-0.7, -0.5, 0.4, 0.0])
+    assert encoder.transform(as_table({"x": [1.5, 2.5]})) == pytest.approx(np.array([[-0.7], [-0.5]]))
+
+
+def test_a_point_is_no_decimal_mark_where_the_schema_says_comma():
+    encoder = small({"low": 0, "high": 10, "missing": 5}, dialect={"decimal": ","}).fit()
+    with pytest.warns(OwnerWarning, match="1 records: column 'x' is a number in the schema"):
+        assert encoder.transform({"x": ["1.5", "2,5"]}).tolist() == [[0.0], [-0.5]]
+
+
+TRUTH = np.array([True, False, True])
+
+
+@pytest.mark.parametrize("values", [TRUTH, pa.array(TRUTH)])
+@pytest.mark.parametrize("kind", ["flag", "category", "ordered"])
+def test_a_column_of_truth_values_is_refused_by_its_type_where_no_category_is_true(kind, values):
+    column = {"type": kind, "categories": ["nein", "ja"]}
+    table = {"x": values} if values is TRUTH else pa.table({"x": values})
+    with pytest.raises(DataError, match=r"'x' is of type bool, .* 'nein', 'ja'; write categories = \["):
+        small(column).fit().transform(table)
+    spelled = {"type": kind, "categories": ["false", "true"]}
+    as_text = small(spelled).fit().transform({"x": ["true", "false", "true"]})
+    assert np.array_equal(small(spelled).fit().transform(table), as_text)
+
+
+@pytest.mark.parametrize("kind", ["flag", "category", "ordered"])
+def test_values_that_a_schema_does_not_list_are_counted_for_the_owner(kind):
+    encoder = small({"type": kind, "categories": ["north", "south"], "missing": "none"}).fit()
+    with pytest.warns(OwnerWarning, match="2 records: column 'x' holds a value that the schema does not list"):
+        rows = encoder.transform({"x": ["north", "nroth", None, "sout", "south"]})
+    assert np.array_equal(rows[1], rows[2])  # what is not listed counts as missing does
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encoder.transform({"x": ["north", None, "south"]})

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sottovoce._types import Matrix
 from sottovoce.data.policy import Note, ReadPolicy
-from sottovoce.data.schema import Schema
+from sottovoce.data.schema import Column, Schema
 from sottovoce.data.values import from_lists
 from sottovoce.errors import DataError
 
@@ -45,13 +45,18 @@ def columns_of(frame: Any) -> dict[str, Any]:
 
 
 def _plain(values: Any) -> Any:
-    """A list with None for what is missing; numbers of one type stay an array, for speed."""
+    """A list with None for what is missing; a column of numbers, or of true and false, keeps its type."""
     kind = getattr(values, "dtype", None)
     if isinstance(kind, np.dtype) and kind.kind in "iu":  # as they are: beside one text they would be
         return pa.chunked_array([pa.array(np.asarray(values))])
     if isinstance(kind, np.dtype) and kind.kind == "f":
         return pa.chunked_array([pa.array(np.asarray(values, dtype=np.float64))])
-    return [None if _missing(value) else value for value in (values.tolist() if hasattr(values, "tolist") else values)]
+    listed = [
+        None if _missing(value) else value for value in (values.tolist() if hasattr(values, "tolist") else values)
+    ]
+    if str(kind) in ("bool", "boolean"):  # NumPy's and pandas'
+        return pa.chunked_array([pa.array(listed, pa.bool_())])
+    return listed
 
 
 def _missing(value: Any) -> bool:
@@ -73,6 +78,9 @@ def encode_frame(schema: Schema, frame: Any, note: Note | None = None) -> Matrix
     if schema.numbered:
         raise DataError("this schema has numbered features (svmlight), and no columns that a table could name")
     columns = columns_of(frame)
+    for column in schema.columns:
+        if column.categories and column.name in columns:
+            _check_truth(column, columns[column.name])
     numbers = [column.name for column in schema.columns if column.kind == "number"]
     texts = [column.name for column in schema.columns if column.kind != "number"]
     for column in schema.columns:
@@ -84,6 +92,18 @@ def encode_frame(schema: Schema, frame: Any, note: Note | None = None) -> Matrix
     assert found.unusable is not None
     X[found.unusable] = np.nan
     return X
+
+
+def _check_truth(column: Column, values: Any) -> None:
+    """Refuse a column of true and false, by its type, if its categories are others: none of them is named as true."""
+    spelled = {value.casefold() for value in column.categories}
+    if isinstance(values, pa.ChunkedArray) and pa.types.is_boolean(values.type) and not spelled & {"false", "true"}:
+        first, last = column.categories[0], column.categories[-1]
+        raise DataError(
+            f"column '{column.name}' is of type bool, but the schema lists {', '.join(map(repr, column.categories))}; "
+            f'write categories = ["false", "true"] in the schema, or map the column, as in '
+            f"table[{column.name!r}].map({{False: {first!r}, True: {last!r}}})"
+        )
 
 
 def _listed(values: Any) -> Any:

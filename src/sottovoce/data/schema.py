@@ -219,6 +219,12 @@ class Column:
         known: NDArray[np.bool_] = np.array([value in self.categories for value in texts], dtype=bool)
         if self.missing == REFUSE:
             columns.reject(~known, self.name, "has no value, or one that the schema does not list", CURE)
+        else:
+            unlisted: NDArray[np.bool_] = ~known & np.array([value is not None for value in texts], dtype=bool)
+            columns.policy.notify_owner(
+                f"column '{self.name}' holds a value that the schema does not list, which counts as missing,",
+                int(np.count_nonzero(unlisted)),
+            )
         filled = np.where(known, texts, self.missing)
         if self.kind == "ordered":
             places = dict(zip(self.categories, np.linspace(-1.0, 1.0, len(self.categories)).tolist(), strict=True))
@@ -551,7 +557,7 @@ class Schema:
         return {
             name: NumberFormat(said.decimal or ".", said.thousands or "", prefix, suffix)
             for name, prefix, suffix in entries
-            if said.thousands or prefix or suffix
+            if said.decimal not in (None, ".") or said.thousands or prefix or suffix
         }
 
     @property
