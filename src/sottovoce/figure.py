@@ -356,7 +356,12 @@ def _legend(sheet: Any, axes: Any, figure: Figure) -> None:
 
 
 def draw_terms(
-    terms: Sequence[Any], outputs: Sequence[str] = ("",), most: int = 12, across: int = 4, canvas: Any = None
+    terms: Sequence[Any],
+    outputs: Sequence[str] = ("",),
+    most: int = 12,
+    across: int = 4,
+    canvas: Any = None,
+    higher: str | None = None,
 ) -> Any:
     """A Matplotlib figure of what each column adds to a score: curves, bars and heat maps, the first ones of `terms`.
 
@@ -367,6 +372,7 @@ def draw_terms(
     most : terms that are drawn
     across : panels of a row
     canvas : the empty figure to draw on; a new one by default
+    higher : of two classes, the one that a higher score means
     """
     check_matplotlib()
     from matplotlib.figure import Figure as Canvas  # slow to load, and an extra
@@ -395,7 +401,8 @@ def draw_terms(
     if len(outputs) > 1 and curves:
         canvas.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=min(6, len(outputs)))
     noise = "; band: noise of the rounds only, about 95 %" if any(term.band is not None for term in curves) else ""
-    canvas.suptitle(f"What each column adds to the score{noise}", fontsize=10)
+    means = "" if higher is None else f" (higher: {higher!r})"
+    canvas.suptitle(f"What each column adds to the score{means}{noise}", fontsize=10)
     return canvas
 
 

@@ -15,6 +15,7 @@ from sklearn.utils import estimator_checks
 from sottovoce import PrivateClassifier, PublicEncoder, PublicScaler, RowNormalizer
 from sottovoce.data.schema import read_schema
 from sottovoce.errors import DataError, OwnerWarning, SpecError
+from sottovoce.run.terms import terms_of
 
 SCHEMA = """
 row_norm = 2.0
@@ -258,3 +259,64 @@ def test_values_that_a_schema_does_not_list_are_counted_for_the_owner(kind):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         encoder.transform({"x": ["north", None, "south"]})
+
+
+OWNED = {
+    "label": {"column": "sick", "classes": ["yes", "no"]},
+    "unit": "patient",
+    "group": "hospital",
+    "columns": {"age": {"low": 0, "high": 120}},
+}
+
+
+def owned(people: bool = True) -> dict[str, object]:
+    rng = np.random.default_rng(1)
+    given = {"user_ids": np.arange(N) // 2} if people else {}
+    return given | {"nodes": rng.choice(["north", "south"], N)}
+
+
+@pytest.mark.parametrize("seed", [None, 0])
+def test_people_and_owners_of_a_schema_are_not_left_out_of_a_fit(seed):
+    encoder = PublicEncoder(OWNED).fit()
+    ages = {"age": np.linspace(20, 90, N)}
+    sick = np.where(ages["age"] > 55, "yes", "no")
+    model = make_pipeline(encoder, PrivateClassifier(1.0, random_state=seed, **encoder.public_))
+    with pytest.raises(SpecError, match=r"unit = 'patient'.* privateclassifier__user_ids=table\['patient'\]"):
+        model.fit(ages, sick)
+    with pytest.raises(SpecError, match=r"group = 'hospital'.* privateclassifier__nodes=table\['hospital'\]"):
+        model.fit(ages, sick, privateclassifier__user_ids=owned()["user_ids"])
+    given = {f"privateclassifier__{name}": values for name, values in owned().items()}
+    assert model.fit(ages, sick, **given)[-1].privacy_.unit == "one person"
+
+
+def test_a_model_of_records_is_not_saved_with_a_schema_of_people(tmp_path):
+    """Without `public_` the fit cannot know; the folder would say of records what the command says of people."""
+    encoder = PublicEncoder(OWNED).fit()
+    X = encoder.transform({"age": np.linspace(20, 90, N)})
+    path = tmp_path / "people.toml"
+    path.write_text(
+        'unit = "patient"\n[label]\ncolumn = "sick"\nclasses = ["yes", "no"]\n[columns.age]\nlow = 0\nhigh = 120\n'
+    )
+    model = PrivateClassifier(1.0, row_norm=1.0, classes=["yes", "no"], random_state=0)
+    with pytest.raises(SpecError, match=r"guarantee is for single records; fit with user_ids=table\['patient'\]"):
+        model.fit(X, SICK, **owned(people=False)).save(tmp_path / "records", schema=path)
+    model.fit(X, SICK, **owned()).save(tmp_path / "people", schema=path)
+
+
+def test_terms_point_to_the_positive_class_as_reports_do():
+    """The last class as given is the positive one, in whatever order scikit-learn sorts the classes."""
+    ages, drawn = {"age": np.linspace(20, 90, N)}, {}
+    sick = np.where(ages["age"] > 55, "yes", "no")
+    for classes in (["no", "yes"], ["yes", "no"]):
+        encoder = PublicEncoder(OWNED | {"label": {"column": "sick", "classes": classes}}).fit()
+        rows = encoder.transform(ages)
+        model = PrivateClassifier(1.0, random_state=0, **encoder.public_).fit(rows, sick, **owned())
+        found, reported = model.terms(), terms_of(model.to_result(), axes=model.schema.axes)
+        assert found.higher == classes[-1] and f"(higher: '{classes[-1]}')" in found.text().splitlines()[0]
+        (term,), (other,) = found.terms, reported.terms
+        assert term.name == "age" and (term.x[0], term.x[-1]) == (0.0, 120.0)
+        assert np.array_equal(term.values, other.values) and np.array_equal(found.constant, reported.constant)
+        sign = 1.0 if classes[-1] == model.classes_[1] else -1.0
+        assert np.isclose(sum(model.explain(rows[0]).values()), sign * model.decision_function(rows[:1])[0])
+        drawn[classes[-1]] = term.values[0]
+    assert drawn["yes"][-1] > 0 > drawn["yes"][0] and drawn["no"][-1] < 0 < drawn["no"][0]

@@ -214,6 +214,7 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
     budget: Any
     verbose: bool | int
     plan: PlanOptions | None
+    schema: Schema | None
     _last: WarmStart
     _column: ClassVar[float] = settings.INTERCEPT
     """B."""
@@ -349,7 +350,7 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
         (True, ('column 1', 'column 2', '(constant)'))
         """
         check_is_fitted(self)
-        known = getattr(self, "schema_", None) if schema is None else schema
+        known = self._encoding if schema is None else schema
         found = self.to_result().summary(confidence)
         return found if known is None else found.in_raw_units(known.raw_bounds)
 
@@ -402,6 +403,7 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
     def _prepare(self, X: Any, y: Any, nodes: Any, user_ids: Any, sample_weight: Any = None) -> FitInputs:
         if y is None:
             raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        self._check_owned(nodes, user_ids)
         key, self._run_scale = self._seed(), None
         private = key is None and self.epsilon is not None
         X = self._checked(X, reset=True)
@@ -433,6 +435,21 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
         problem = (names, X.shape[1], self.row_norm_, bool(self.fit_intercept), posed.labels, shards.people)
         owner = owner_of_rows((offsets, order))
         return FitInputs(choice.spec.replace(seed=key), choice, names, problem, shards, known, owner, came)
+
+    def _check_owned(self, nodes: Any, user_ids: Any) -> None:
+        """Where the schema says whose a record is, `fit` must be given it: the statement would be of something else."""
+        if not isinstance(self.schema, Schema | None):
+            raise SpecError(f"schema must be a Schema, such as encoder.schema_, not {self.schema!r}")
+        if self.schema is None:
+            return
+        step = f"{type(self).__name__.lower()}__"
+        wanted = (self.schema.unit, user_ids, "user_ids", "unit"), (self.schema.group, nodes, "nodes", "group")
+        for column, given, name, entry in wanted:
+            if column is not None and given is None:
+                raise SpecError(
+                    f"the schema says whose a record is ({entry} = '{column}'), but fit was given no {name}; give "
+                    f"{name}=table['{column}'], to a pipeline {step}{name}=table['{column}']"
+                )
 
     def _with_unusable_as_zero(self, X: Matrix, y: NDArray[Any]) -> tuple[Matrix, NDArray[Any], NDArray[np.bool_]]:
         """Records and targets that are all numbers, and which records have a usable target."""

@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import type_of_target
 from sottovoce._renamed import old_arguments, old_attributes
 from sottovoce._types import Array
 from sottovoce.casts import class_numbers
+from sottovoce.data.schema import Schema
 from sottovoce.errors import DataError, SpecError
 from sottovoce.estimators import settings
 from sottovoce.estimators.base import PrivateLinearModel, TrainingProblem, check_no_missing, known_loss, warn_of_leak
@@ -85,6 +86,8 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     verbose : whether `fit` prints the plan with its reasons, its progress and the guarantee; nothing of it is private
     plan : `PlanOptions`: rounds, batch, graph and other parts of the plan that are fixed by hand. These were parameters
         of this class until 0.3, and are still taken as such
+    schema : the `Schema` by which records were encoded, such as `encoder.schema_`: pictures then have its names and
+        units, and where it names people (`unit`) or owners (`group`), `fit` needs `user_ids` or `nodes`
 
     Attributes
     ----------
@@ -150,6 +153,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         inference: bool = False,
         verbose: bool | int = False,
         plan: PlanOptions | None = None,
+        schema: Schema | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -177,6 +181,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         self.inference = inference
         self.verbose = verbose
         self.plan = plan
+        self.schema = schema
 
     @old_arguments
     def fit(self, X: Any, y: Any, nodes: Any = None, user_ids: Any = None, sample_weight: Any = None) -> Self:

@@ -25,7 +25,8 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     schema : the path of a schema.toml, its tables as a dictionary, or a `Schema`; what it says of missing values,
-        label, owners and people holds too, and columns that it does not name are left alone
+        the label holds too, and columns that it does not name are left alone. Where it names people (`unit`) or owners
+        (`group`), `fit` of an estimator with `public_` needs these columns as `user_ids` and `nodes`
 
     Attributes
     ----------
@@ -34,7 +35,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
     bounds_ : the public bounds of every feature that is a number, a date or an ordered category, None for the others:
         to give as `bounds`
     pairs_ : the pairs that the schema names, by the places of their features, None without any: to give as `pairs`
-    public_ : all of these and the label's classes or bounds, as parameters of an estimator:
+    public_ : all of these, the schema and the label's classes or bounds, as parameters of an estimator:
         ``PrivateClassifier(**public_)``
     feature_names_in_, n_features_in_ : the columns that are taken
 
@@ -74,7 +75,8 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         label = self.schema_.label
         target = {"target_bounds": (label.low, label.high)} if label.classes is None else {"classes": [*label.classes]}
         pairs = {} if self.pairs_ is None else {"pairs": self.pairs_}
-        self.public_ = {"row_norm": self.row_norm_, "bounds": self.bounds_} | pairs | target
+        known = {"row_norm": self.row_norm_, "bounds": self.bounds_, "schema": self.schema_}
+        self.public_ = known | pairs | target
         self.feature_names_in_ = np.array([column.name for column in self.schema_.columns], dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)
         return self

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from sottovoce._types import Array
+from sottovoce.data.schema import Schema
 from sottovoce.run.result import Result
 from sottovoce.run.terms import Axis, Terms, explained, terms_of
 
@@ -18,11 +19,13 @@ class Explains:
     def terms(self, axes: Mapping[str, Axis] | None = None, names: Sequence[str] | None = None) -> Terms:
         """What each column adds to a score, the most important first; from the released model and public numbers alone.
 
+        Of two classes higher means the positive one, the last of `classes` as given, as in a report; `higher` names it.
+
         Parameters
         ----------
         names : of the columns, where the model knows none
-        axes : {column: (low, high)} in the column's own units, where the model has it in [−1, 1], as encoders do
-            (`encoder.schema_.axes` has them); a model that was loaded with its schema knows them
+        axes : {column: (low, high)} in the column's own units, where the model has it in [−1, 1], as encoders do; a
+            model with a `schema`, or loaded with one, knows names and axes
 
         Examples
         --------
@@ -57,7 +60,7 @@ class Explains:
         from sottovoce.figure import draw_terms
 
         found = self.terms(axes, names)
-        return draw_terms(found.terms, found.outputs, most, canvas=figure)
+        return draw_terms(found.terms, found.outputs, most, canvas=figure, higher=found.higher)
 
     @property
     def importances_(self) -> dict[str, float]:
@@ -66,6 +69,9 @@ class Explains:
 
     def explain(self, row: Any, names: Sequence[str] | None = None) -> dict[str, Any]:
         """What each column adds to the score of one record, and the constant; they sum to the score.
+
+        Of two classes that is the score of the positive one, the last of `classes` as given: `decision_function`, with
+        the other sign where they were not given in sorted order.
 
         Parameters
         ----------
@@ -88,19 +94,29 @@ class Explains:
         return {name: float(value[0]) if len(value) == 1 else value for name, value in found.items()}
 
     def _explained(self) -> Result:
-        """The result with the names and the units of the estimator."""
+        """The result with the names and the units of the estimator; of two classes towards the positive one."""
         check_is_fitted(self)
         result: Result = self._result  # type: ignore[attr-defined]
         names = getattr(self, "feature_names_in_", result.features)
+        names = self._encoding.features if names is None and self._encoding is not None else names
         labels = self._labels() if hasattr(self, "classes_") else None  # type: ignore[attr-defined]
-        return replace(
+        made = replace(
             result,
             scale=self._record_scale(),  # type: ignore[attr-defined]
             classes=labels,
             features=None if names is None else tuple(map(str, names)),
         )
+        return made.with_classes(self._class_order()) if len(labels or ()) == 2 else made  # type: ignore[attr-defined]
 
     def _axes(self) -> dict[str, Axis]:
         """The columns' own units, by the schema of a loaded model."""
-        schema = getattr(self, "schema_", None)
+        schema = self._encoding
         return {} if schema is None else schema.axes
+
+    @property
+    def _encoding(self) -> Schema | None:
+        """The schema by which records were encoded: of a loaded model its own, of others the parameter."""
+        found: Schema | None = getattr(self, "schema_", None)
+        given: Schema | None = self.schema if found is None else found  # type: ignore[attr-defined]
+        fits = given is not None and given.m == self.n_features_in_  # type: ignore[attr-defined]
+        return given if fits else None

@@ -17,6 +17,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sottovoce._types import Array
+from sottovoce.data.schema import Schema
 from sottovoce.errors import DataError, SpecError
 from sottovoce.estimators import settings
 from sottovoce.estimators.base import PrivateLinearModel, TrainingProblem, known_loss, warn_of_leak
@@ -84,6 +85,8 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     verbose : whether `fit` prints the plan with its reasons, its progress and the guarantee; nothing of it is private
     plan : `PlanOptions`: rounds, batch, graph and other parts of the plan that are fixed by hand. These were parameters
         of this class until 0.3, and are still taken as such
+    schema : the `Schema` by which records were encoded, such as `encoder.schema_`: pictures then have its names and
+        units, and where it names people (`unit`) or owners (`group`), `fit` needs `user_ids` or `nodes`
 
     Attributes
     ----------
@@ -144,6 +147,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         inference: bool = False,
         verbose: bool | int = False,
         plan: PlanOptions | None = None,
+        schema: Schema | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -169,6 +173,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         self.inference = inference
         self.verbose = verbose
         self.plan = plan
+        self.schema = schema
 
     def predict(self, X: Any) -> Array:
         """The target of every record, as the linear model has it."""

@@ -75,7 +75,13 @@ def save(model: Any, folder: str | Path, *, schema: str | Path | None = None, fo
     text = Path(schema).read_bytes() if schema is not None else getattr(model, "_schema_text", None)
     columns = model._result.features if model._run_scale is not None else None
     if schema is not None:
-        columns = _fitting(read_schema(schema), model).features
+        fitting = _fitting(read_schema(schema), model)
+        columns = fitting.features
+        if fitting.unit is not None and model.privacy_.unit != PERSON.name:
+            raise SpecError(
+                f"by the schema records belong to people (unit = '{fitting.unit}'), but the model's guarantee is "
+                f"for single records; fit with user_ids=table['{fitting.unit}']"
+            )
     odd = [label for label in getattr(model, "classes_", np.empty(0)).tolist() if not isinstance(label, LABELS)]
     if odd:
         raise SpecError(f"the class {odd[0]!r} cannot be kept in a file; fit with texts, numbers or truth values")
@@ -106,7 +112,7 @@ def _fitting(schema: Schema, model: PrivateLinearModel) -> Schema:
 def _described(model: PrivateLinearModel) -> dict[str, Any]:
     """All of a fitted estimator that its result does not say, as plain values."""
     params = model.get_params(deep=False) | model._options.get_params()  # beside the others, as 0.2 wrote them
-    del params["plan"]
+    del params["plan"], params["schema"]  # a schema is a file of its own
     if isinstance(params["random_state"], np.random.Generator | np.random.RandomState):
         params["random_state"] = model.spec_.seed  # what it gave
     return {

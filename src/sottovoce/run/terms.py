@@ -35,6 +35,8 @@ BAND = "noise of the rounds only, about 95 %"
 """What a band is, wherever one is drawn or printed."""
 NOT_IN_BAND = "not the noise in counts of columns, which moves whole curves, nor how other records would differ"
 """What it leaves out."""
+TWO = 2
+"""Classes that one score tells apart."""
 MOST_TEXT = 9
 """Values of a curve that are written out."""
 Axis = tuple[float, float] | tuple[str, ...] | Callable[[Array], Array]
@@ -75,11 +77,13 @@ class Terms:
     terms : sorted by importance
     constant : (outputs,) what is added to every score
     outputs : names of the outputs: classes, or one empty name
+    higher : of two classes, the one that a higher score means
     """
 
     terms: tuple[Term, ...]
     constant: Array
     outputs: tuple[str, ...]
+    higher: str | None = None
 
     def __iter__(self) -> Any:
         """Term by term."""
@@ -87,7 +91,8 @@ class Terms:
 
     def text(self, most: int = 20) -> str:
         """The picture in words: for every term its importance, and its values at a few places."""
-        lines = [f"constant {_numbers(self.constant)}"]
+        means = "" if self.higher is None else f" (higher: {self.higher!r})"
+        lines = [f"constant {_numbers(self.constant)}{means}"]
         for term in self.terms[:most]:
             lines.append(f"{term.name}: importance {term.importance:.3g}")
             if term.kind == "map":
@@ -156,7 +161,8 @@ def terms_of(result: Result, names: Sequence[str] | None = None, axes: Mapping[s
         found.append(_bars(group, named, places, weights[:, at], None if deviation is None else deviation[at]))
     classes = () if result.classes is None or len(weights) == 1 else tuple(map(str, result.classes))
     found.sort(key=lambda term: -term.importance)
-    return Terms(tuple(found), constant, classes or ("",))
+    higher = str(result.classes[1]) if result.classes is not None and len(result.classes) == TWO else None
+    return Terms(tuple(found), constant, classes or ("",), higher)
 
 
 def shares_of(F: Sequence[float]) -> Array:
