@@ -3,12 +3,12 @@
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from applied import expanded
 from sottovoce import PrivateClassifier, PrivateRegressor, load
 from sottovoce.cli.main import app
 from sottovoce.data.schema import read_schema
@@ -36,21 +36,21 @@ def command(*arguments):
     done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     if done.exception is not None and not isinstance(done.exception, SystemExit | SottovoceError):
         raise done.exception
-    return (0, done.output) if done.exception is None else (done.exception.exit_code, str(done.exception))
+    return (0, done.stdout) if done.exception is None else (done.exception.exit_code, str(done.exception))
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
+HOW = PAGE.split("```python\nimport json")[1].split("```")[0]
+"""What docs/report.md gives to apply a published model."""
 
 
 def applied(path, rows):
-    """The model in plain NumPy."""
-    m = json.loads(path.read_text())
-    W, b = np.array(m["coefficients"]), np.array(m["intercepts"])
-    rows = expanded(rows, m["map"]) if "map" in m else rows
-    if m["row_bound"] is not None:
-        rows = rows * np.minimum(1, m["row_bound"] / np.linalg.norm(rows, axis=1, keepdims=True))
-    scores = rows @ W.T + b
-    if m["classes"] is None:
-        return scores[:, 0], scores[:, 0]
-    number = (scores[:, 0] >= m["threshold"]).astype(int) if len(W) == 1 else scores.argmax(axis=1)
-    return np.array(m["classes"])[number], scores[:, 0] if len(W) == 1 else scores
+    """The model in plain NumPy, by the code of docs/report.md."""
+    assert HOW.count('"public/model.json"') == 1
+    names = {"X": rows}
+    exec("import json" + HOW.replace('"public/model.json"', repr(str(path))), names)
+    scores = names["scores"]
+    return names["answers"], scores[:, 0] if scores.shape[1] == 1 else scores
 
 
 @pytest.fixture(scope="module", params=FITS)

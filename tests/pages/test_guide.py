@@ -16,7 +16,7 @@ LONGER = {
 """Pages whose commands a file of their own runs, and examines what comes out."""
 BEFORE = {
     "report": [
-        "sottovoce train patients.csv --label sick --classes no,yes --group hospital --epsilon 2 --out runs/second"
+        "sottovoce train clean.csv --label sick --classes no,yes --group hospital --epsilon 2 --out runs/second"
     ],
     "audit": [
         "sottovoce train patients.csv --label sick --classes no,yes --group hospital --rounds 5 --out runs/first"
