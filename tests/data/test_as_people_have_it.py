@@ -14,7 +14,7 @@ from sottovoce.data.excel import sheet_names, sheet_table
 from sottovoce.data.frames import encode_frame
 from sottovoce.data.guess import number_formats
 from sottovoce.data.load import load
-from sottovoce.data.policy import GUARANTEE, SIMULATION
+from sottovoce.data.policy import GUARANTEE, SIMULATION, ReadPolicy
 from sottovoce.data.schema import read_schema, schema_of
 from sottovoce.data.values import NumberFormat, as_number
 from sottovoce.errors import DataError, SpecError
@@ -297,3 +297,64 @@ def test_one_cell_changes_one_row(tmp_path):
         workbook(tmp_path / "s.xlsx", ["a", "y"], [*rows[:-1], (odd, 1)])
         other = schema.read(tmp_path / "s.xlsx")
         assert np.array_equal(other.X[:-1], whole.X[:-1]) and len(other.y) == len(whole.y), odd
+
+
+def shares(path, word="k.A."):
+    """Numbers with a sign of percent and dates, one cell of each column a word."""
+    rows = [f"{k % 90},{k}%;{1 + k % 28:02}.03.20{10 + k % 15};{'ja' if k % 3 else 'nein'}" for k in range(60)]
+    rows[7] = f"{word};{word};ja"
+    path.write_text("\n".join(["share;seen;sick", *rows, ""]))
+    return path
+
+
+def test_a_word_for_an_empty_cell_hides_no_number_and_no_date(tmp_path):
+    path = shares(tmp_path / "r.csv")
+    plain = draft(path, label="sick")
+    assert tomllib.loads(plain)["columns"]["share"]["type"] == "text"
+    assert '# all but "k.A." are numbers' in plain and '# all but "k.A." are dates' in plain
+    assert plain.count("draft again with --missing-value k.A.") == 2
+    text = draft(path, label="sick", missing_values=["k.A."])
+    tables = tomllib.loads(text)
+    assert tables["columns"]["share"]["suffix"] == "%" and tables["columns"]["seen"]["format"] == "%d.%m.%Y"
+    assert "k.A." in tables["missing_values"] and "all but" not in text
+
+
+def test_a_codebook_s_number_has_its_sign_whatever_words_are_in_it(tmp_path):
+    path, book = shares(tmp_path / "r.csv"), tmp_path / "book.csv"
+    book.write_text("column,type,low,high,values,missing\nshare,number,0,100,,50\nseen,ignored,,,,\n")
+    tables = tomllib.loads(draft(path, label="sick", codebook=read_codebook(book)))
+    assert tables["columns"]["share"]["suffix"] == "%"
+    notes = []
+    rows = schema_of(tables).read(path, policy=ReadPolicy(False, False, lambda *note: notes.append(note))).X
+    assert rows[0, 0] == pytest.approx(-1.0) and rows[7, 0] == 0.0 and rows[8, 0] == pytest.approx(-0.824)  # 8,8%
+    assert [count for _, count in notes] == [1]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("shre,number,0,100", r"no column 'shre'; did you mean 'share'\?"),
+        ("share,ignore,,", r"'share' has the type 'ignore'; write one of number, .*, ignored"),
+        ("share,label,,", "'share' has the type 'label'"),
+        ('share,number,"-4,0",100', r"low of 'share' is '-4,0'; write a number with a decimal point, as in -4\.0"),
+        ("share,number,0,10.000", r"high of 'share' is '10\.000', .* write 10000 or 10\.0000"),
+        ("share,number,100,0", "'share' needs low < high, not 100 and 0"),
+        ("share,number,nan,1", "low of 'share' is 'nan'"),
+        ("share,number,0,1,,many", "missing of 'share' is 'many'"),
+        ("seen,date,1.1.2010,2030-01-01", r"low of 'seen' is '1\.1\.2010'; write a date such as"),
+        ("seen,date,2030-01-01,2010-01-01", "'seen' needs low < high"),
+    ],
+)
+def test_a_codebook_is_checked_when_it_is_read(tmp_path, line, words):
+    path, book = shares(tmp_path / "r.csv"), tmp_path / "book.csv"
+    book.write_text(f"column,type,low,high,values,missing\n{line}\n")
+    with pytest.raises(DataError, match=words):
+        draft(path, label="sick", codebook=read_codebook(book))
+
+
+@pytest.mark.parametrize("values", ["", "ja|nein"])
+def test_a_draft_says_which_class_is_the_positive_one(tmp_path, values):
+    path, book = shares(tmp_path / "r.csv"), tmp_path / "book.csv"
+    book.write_text(f"column,type,low,high,values\nsick,{'label' if values else ''},,,{values}\n")
+    text = draft(path, label="sick", codebook=read_codebook(book))
+    assert "# 'nein' is the positive class" in text.splitlines()[text.splitlines().index("[label]") + 2]

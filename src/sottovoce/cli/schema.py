@@ -22,6 +22,10 @@ def schema(
     codebook_template: Annotated[
         bool, typer.Option("--codebook-template", help="Write a codebook with the columns' names, to fill in.")
     ] = False,
+    missing: Annotated[
+        list[str] | None,
+        typer.Option("--missing-value", help="A text that stands for an empty cell (k.A.); repeat it."),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write it here instead of to the screen.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Take the place of another file at --out.")] = False,
 ) -> None:
@@ -37,7 +41,7 @@ def schema(
         _write(text, out, "a codebook to fill in", "fill in what is publicly known, then give it with --codebook")
         return
     known = None if codebook is None else draft.read_codebook(codebook)
-    text = draft.draft(file, data.format, data.dialect, data.label, unit, data.group, known)
+    text = draft.draft(file, data.format, data.dialect, data.label, unit, data.group, known, missing or ())
     _write(text, out, "a draft of the schema", _next(text.count('"?"'), text.count(READ_OFF)))
 
 

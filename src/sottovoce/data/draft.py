@@ -12,15 +12,18 @@ from it, and not from the records.
     note,text,,,,,,64
     visit,ignored,,,,,,
 
-A column that is left out of it, or of which it says nothing, is described by the records. `codebook_template` is a
+A column that is left out of it, or of which it says nothing, is described by the records. A column that the file does
+not have, an unknown type and bounds that bound nothing are refused (`check_codebook`). `codebook_template` is a
 codebook of a file's columns to fill in: it takes their names from the header and nothing from the records.
 """
 
 import csv
 import io
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +41,14 @@ from sottovoce.data.guess import (
     affix_lines,
     guess_column,
     number_formats,
+    numbers_among,
     quoted,
 )
 from sottovoce.data.layout import names_in
 from sottovoce.data.load import NAMED, arrow_blocks, format_of, read_error_text
 from sottovoce.data.policy import SIMULATION
-from sottovoce.data.schema import REFUSE
-from sottovoce.data.values import MISSING, NumberFormat, as_text
+from sottovoce.data.schema import INDICATOR, KINDS, REFUSE, day_of
+from sottovoce.data.values import MISSING, NumberFormat, as_number, as_text
 from sottovoce.errors import DataError, SpecError
 
 IGNORED = "ignored"
@@ -93,6 +97,45 @@ def _known(row: Mapping[str, str | None]) -> Known:
     return Known((row.get("type") or "number").strip(), values=values, **said)
 
 
+def check_codebook(codebook: Mapping[str, Known], names: Sequence[str], label: str) -> None:
+    """Refuse what a codebook says of no column of the file, and types and bounds that no schema has."""
+    for name, entry in codebook.items():
+        if name not in names:
+            near = get_close_matches(name, names, 1, 0.5)
+            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(names)};"
+            raise DataError(f"codebook: the file has no column '{name}'; {hint} correct the name or delete the line")
+        kinds = (*KINDS, IGNORED, *(["label"] if name == label else []))
+        if entry.kind not in kinds:
+            raise DataError(f"codebook: '{name}' has the type '{entry.kind}'; write one of {', '.join(kinds)}")
+        if entry.kind in ("number", "date"):
+            ends = [_bound(name, key, getattr(entry, key), entry.kind) for key in ("low", "high")]
+            if None not in ends and not ends[0] < ends[1]:  # type: ignore[operator]
+                raise DataError(f"codebook: '{name}' needs low < high, not {entry.low} and {entry.high}; correct them")
+            if entry.missing not in (REFUSE, INDICATOR):
+                _bound(name, "missing", entry.missing, entry.kind)
+
+
+def _bound(name: str, key: str, text: str, kind: str) -> float | None:
+    """A number or date of a codebook, None where it is left open."""
+    if not text:
+        return None
+    if kind == "date":
+        if (day := day_of(text)) == math.inf:
+            raise DataError(f"codebook: {key} of '{name}' is '{text}'; write a date such as 2019-07-31")
+        return day
+    if re.fullmatch(r"[-+]?[1-9]\d{0,2}(\.\d{3})+", text):
+        raise DataError(
+            f"codebook: {key} of '{name}' is '{text}', which may have a mark of thousands; write "
+            f"{text.replace('.', '')} or {text}0"
+        )
+    number = as_number(text, set())
+    if number is None or math.isnan(number):
+        plain = text.replace(".", "").replace(",", ".")
+        hint = plain if as_number(plain, set()) is not None else "1234.5"
+        raise DataError(f"codebook: {key} of '{name}' is '{text}'; write a number with a decimal point, as in {hint}")
+    return number
+
+
 def codebook_template(path: Path, format: str | None = None, dialect: Dialect | None = None) -> str:
     r"""A codebook of the columns in a file's header, with nothing but their names filled in.
 
@@ -131,8 +174,9 @@ def draft(
     unit: str | None = None,
     group: str | None = None,
     codebook: Mapping[str, Known] | None = None,
+    missing_values: Sequence[str] = (),
 ) -> str:
-    r"""The text of a schema.toml to go on from.
+    r"""The text of a schema.toml to go on from; `missing_values` are further texts that count as no value.
 
     Examples
     --------
@@ -140,10 +184,11 @@ def draft(
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder, "patients.csv")
     ...     _ = path.write_text("age;ward;sick\n51;A;no\n60;B;yes\n42;A;no\n")
-    ...     print("\n".join(draft(path, label="sick").splitlines()[8:16]))
+    ...     print("\n".join(draft(path, label="sick").splitlines()[8:17]))
     [label]
     column = "sick"
-    classes = ["no", "yes"]  # the last is the positive one; read off the data; compare it with what is publicly known
+    # 'yes' is the positive class, as it is the last one: sort them so that the last is what you look for
+    classes = ["no", "yes"]  # read off the data; compare it with what is publicly known
     <BLANKLINE>
     [columns.age]
     type = "number"  # read off the data; compare it with what is publicly known
@@ -154,17 +199,20 @@ def draft(
     with read_error_text(path, kind):
         written = found(path, given) if kind in ("csv", "tsv") else given
         check_names(names_in(path, kind, written, SIMULATION) or [], str(path))
-        table, raw = _read(path, kind, written)
+        empty = list(dict.fromkeys([*EMPTY, *missing_values]))
+        table, raw = _read(path, kind, written, empty)
     columns = {str(name): table.column(j) for j, name in enumerate(table.column_names)}
     label = _label(columns, label, path)
     for role, name in (("--user-id", unit), ("--group", group)):
         if name is not None and name not in columns:
             raise DataError(f"{path}: there is no column '{name}'; name with {role} one of {', '.join(columns)}")
+    known = codebook or {}
+    check_codebook(known, [*columns], label)
+    raw |= {name: numbers_among(raw[name]) for name, entry in known.items() if entry.kind == "number" and name in raw}
     decimals = given.decimal or ("," if written.decimal == "," else ".")
     formats = number_formats(raw, decimals if given.decimal else decimals + {",": ".", ".": ","}[decimals])
     written = _with_marks(written, formats)
-    known = codebook or {}
-    texts, public = [], [name for name, entry in known.items() if entry.kind == IGNORED and name in columns]
+    texts, public = [], [name for name, entry in known.items() if entry.kind == IGNORED]
     left_out: dict[str, str] = {}
     for name, values in columns.items():
         if name in (label, unit, group, *public):
@@ -179,14 +227,14 @@ def draft(
             texts.append("\n".join([f"[columns.{_key(name)}]", *guess.lines]))
         else:
             left_out[name] = guess.left_out
-    lines = [*_head(path, unit, group, left_out, public), *_text_lines(kind, written, given), ""]
+    lines = [*_head(path, unit, group, left_out, public), *_text_lines(kind, written, given, empty), ""]
     lines += _labeled(label, columns[label], known.get(label), formats.get(label))
     return "\n".join(lines) + ("\n\n" + "\n\n".join(texts) + "\n")
 
 
-def _read(path: Path, kind: str, dialect: Dialect) -> tuple[Any, dict[str, list[str]]]:
+def _read(path: Path, kind: str, dialect: Dialect, missing: Sequence[str]) -> tuple[Any, dict[str, list[str]]]:
     """Some tens of thousands of records, as Arrow types them, and the different texts of columns that hold text."""
-    empty = {"null_values": list(EMPTY), "strings_can_be_null": True}
+    empty = {"null_values": list(missing), "strings_can_be_null": True}
     table = _first(arrow_blocks(path, kind, dialect, {}, **empty))
     spelled = table
     if kind in ("csv", "tsv"):
@@ -213,11 +261,11 @@ def _with_marks(dialect: Dialect, formats: Mapping[str, NumberFormat]) -> Dialec
     return replace(dialect, decimal=one.decimal, thousands=one.thousands or None)
 
 
-def _text_lines(kind: str, dialect: Dialect, given: Dialect) -> list[str]:
+def _text_lines(kind: str, dialect: Dialect, given: Dialect, empty: Sequence[str]) -> list[str]:
     """How the text is written; each line that was guessed says so."""
     text = kind in ("csv", "tsv")
     marks = {"separator": ",", "decimal": ".", "encoding": "utf-8"} if text else {"decimal": "."}
-    listed = f"missing_values = [{', '.join(map(quoted, EMPTY))}]  # what stands for an empty cell"
+    listed = f"missing_values = [{', '.join(map(quoted, empty))}]  # what stands for an empty cell"
     lines = [] if kind == "parquet" else [listed]
     if not text and not dialect.thousands and dialect.decimal in (None, "."):
         return lines
@@ -259,15 +307,29 @@ def _labeled(label: str, values: Any, entry: Known | None, form: NumberFormat | 
     lines = ["[label]", f"column = {quoted(label)}"]
     if entry is not None:
         described = [line for line in _from_codebook(entry, "classes") if not line.startswith("type")]
-        return lines + described + (affix_lines(form) if entry.kind == "number" and not entry.values else [])
+        return (
+            lines
+            + _positive(entry.values)
+            + described
+            + (affix_lines(form) if entry.kind == "number" and not entry.values else [])
+        )
     distinct = pc.unique(values.drop_null())
     text = form is None and (pa.types.is_string(values.type) or pa.types.is_large_string(values.type))
     if len(distinct) <= MAX_CATEGORIES and (text or len(distinct) <= 2 or pa.types.is_boolean(values.type)):
-        classes = ", ".join(map(quoted, sorted(map(as_text, distinct.to_pylist()))))
-        return [*lines, f"classes = [{classes}]  # the last is the positive one; {READ_OFF}"]
+        names = sorted(map(as_text, distinct.to_pylist()))
+        classes = ", ".join(map(quoted, names))
+        return [*lines, *_positive(names), f"classes = [{classes}]  # {READ_OFF}"]
     if text:
         raise DataError(f"the label '{label}' holds {len(distinct)} different texts; name another one with --label")
     return [*lines, f'low = "?"  # {FILL}', f'high = "?"  # {FILL}', *affix_lines(form)]
+
+
+def _positive(classes: Sequence[str]) -> list[str]:
+    """A line that says which of two classes is the positive one."""
+    if len(classes) != 2:
+        return []
+    last = quoted(classes[-1])[1:-1]
+    return [f"# '{last}' is the positive class, as it is the last one: sort them so that the last is what you look for"]
 
 
 def _from_codebook(known: Known, values: str = "categories") -> list[str]:

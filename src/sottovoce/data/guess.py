@@ -4,6 +4,7 @@ Each line that follows from values says so. A run with a guarantee guesses nothi
 """
 
 import re
+import shlex
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -90,6 +91,27 @@ def _is_unit(text: str) -> bool:
     return text in CURRENCIES or text in ("%", "‰") or all(unicodedata.category(letter) == "Sc" for letter in text)
 
 
+def numbers_among(texts: Sequence[str]) -> list[str]:
+    """The texts with a digit: all that can be a number or a date."""
+    return [text for text in texts if any(letter.isdigit() for letter in text)]
+
+
+def _why_text(raw: Sequence[str]) -> tuple[str, ...]:
+    """What keeps a column from being numbers or dates, where it is few words beside them."""
+    numeric = numbers_among(raw)
+    words = sorted(set(raw) - set(numeric))
+    if not 0 < 4 * len(words) <= len(numeric):
+        return ()
+    dates = _date_format(pa.array(numeric)) is not None
+    if not (dates or number_formats({"": numeric}, ".,")):
+        return ()
+    shown = ", ".join(quoted(word[:MAX_CATEGORY_LETTERS]) for word in words[:3]) + (", …" if len(words) > 3 else "")
+    return (
+        f"# all but {shown} are {'dates' if dates else 'numbers'} ({READ_OFF}); for what stands for an empty cell, "
+        f"draft again with --missing-value {shlex.quote(quoted(words[0])[1:-1])}",
+    )
+
+
 def guess_column(name: str, values: Any, raw: Sequence[str] | None, form: NumberFormat | None) -> Guess:
     """What one column may be.
 
@@ -122,9 +144,13 @@ def guess_column(name: str, values: Any, raw: Sequence[str] | None, form: Number
     common = common and different <= MAX_COMMON_CATEGORIES and max(map(len, words)) <= MAX_CATEGORY_LETTERS
     if common or different <= MAX_CATEGORIES:
         return Guess(_category(words, gaps))
-    if different == len(there) and all(len(word.split()) == 1 for word in words[:MAX_CATEGORIES]):
+    if (
+        different == len(there)
+        and not _why_text(raw or words)
+        and all(len(word.split()) == 1 for word in words[:MAX_CATEGORIES])
+    ):
         return Guess(left_out=MAYBE_ID)
-    return Guess((f'type = "text"  # {READ_OFF}', f"buckets = {BUCKETS}"))
+    return Guess((*_why_text(raw or words), f'type = "text"  # {READ_OFF}', f"buckets = {BUCKETS}"))
 
 
 def _category(words: Sequence[str], gaps: bool) -> tuple[str, ...]:
