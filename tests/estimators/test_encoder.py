@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_checks
 
-from sottovoce import PrivateClassifier, PublicEncoder, PublicScaler, RowNormalizer
+from sottovoce import PrivateClassifier, PrivateSearchCV, PublicEncoder, PublicScaler, RowNormalizer
 from sottovoce.data.schema import read_schema
 from sottovoce.errors import DataError, OwnerWarning, SpecError
 from sottovoce.run.terms import terms_of
@@ -285,6 +285,9 @@ def test_people_and_owners_of_a_schema_are_not_left_out_of_a_fit(seed):
         model.fit(ages, sick)
     with pytest.raises(SpecError, match=r"group = 'hospital'.* privateclassifier__nodes=table\['hospital'\]"):
         model.fit(ages, sick, privateclassifier__user_ids=owned()["user_ids"])
+    search = PrivateSearchCV(model[-1], {"rounds": [1, 2]}, random_state=seed)
+    with pytest.raises(SpecError, match="group = 'hospital'"):
+        search.fit(encoder.transform(ages), sick, user_ids=owned()["user_ids"])
     given = {f"privateclassifier__{name}": values for name, values in owned().items()}
     assert model.fit(ages, sick, **given)[-1].privacy_.unit == "one person"
 

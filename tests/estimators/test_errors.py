@@ -131,3 +131,31 @@ def test_the_least_size_of_a_node_is_where_noise_reaches_the_largest_gradient():
             check_node_sizes((least, least - 1), ("a", "b"), epsilon, 1e-5, "records", weighed=False)
         said = check_node_sizes((least, least - 1), ("a", "b"), epsilon, 1e-5, "records")
         assert len(said) == 1 and f"'b' ({least - 1} records)" in said[0] and "receive the model" in said[0]
+
+
+@pytest.mark.parametrize("seed", [None, 0])
+@pytest.mark.parametrize("labels", [y, pd.Series(y), pd.Series(y, dtype="Int64"), y.astype(bool), y.astype(float)])
+def test_numbers_as_labels_of_classes_that_are_texts_are_refused_by_their_type(seed, labels):
+    """A schema's classes are texts, and pandas reads 0 and 1 as numbers: no record had a usable label."""
+    expected = r"y holds numbers \(.*\), but the classes are texts, '0', '1', so that no label .*; give y.astype\(str\)"
+    texts = y.astype(str)
+    with pytest.raises(DataError, match=expected):
+        fit(y=labels, classes=["0", "1"], random_state=seed)
+    model = fit(y=texts, classes=["0", "1"], random_state=seed)
+    for attempt in (model.score, model.evaluate):
+        with pytest.raises(DataError, match=expected):
+            attempt(X, labels)
+    assert 0 <= model.score(X, texts) <= 1
+    assert model.evaluate(X, texts).records == 60 and len(model._evaluations) == 1
+
+
+@pytest.mark.parametrize("dtype", ["str", "category"])
+def test_columns_of_text_are_refused_by_their_type(dtype):
+    frame = pd.DataFrame({"age": X[:, 0], "ward": ["A", "B"] * 30, "town": ["C", "D"] * 30})
+    frame = frame.astype({"ward": dtype, "town": dtype})
+    with pytest.raises(DataError, match=r"columns of text are no numbers: ward, town; .*PublicEncoder"):
+        fit(X=frame, random_state=None)
+    model = fit(X=frame[["age"]], random_state=None)
+    with pytest.raises(DataError, match="columns of text are no numbers: age"):
+        model.predict(frame[["age"]].astype("str"))
+    assert fit(X=frame[["age"]].astype(object), random_state=None).n_features_in_ == 1

@@ -31,7 +31,15 @@ from sottovoce.estimators.evaluation import Evaluates
 from sottovoce.estimators.explain import Explains
 from sottovoce.estimators.progress import FitReport
 from sottovoce.estimators.settings import PlanOptions, caller_stacklevel, whole
-from sottovoce.estimators.unusable import finite_cells, number_cells, own_values, text_of, warn_owner, without_rows
+from sottovoce.estimators.unusable import (
+    check_label_type,
+    finite_cells,
+    number_cells,
+    own_values,
+    text_of,
+    warn_owner,
+    without_rows,
+)
 from sottovoce.evaluation import Evaluation
 from sottovoce.features import DENSE_CELLS, LINEAR, Additive, Features, densified
 from sottovoce.inference.table import CoefficientTable
@@ -407,6 +415,8 @@ class PrivateLinearModel(Evaluates, Explains, BaseEstimator):
         key, self._run_scale = self._seed(), None
         private = key is None and self.epsilon is not None
         X = self._checked(X, reset=True)
+        if is_classifier(self) and self.classes is not None:
+            check_label_type(self.classes, y)
         y = one_column(y, private)
         if len(y) != X.shape[0]:
             raise DataError(f"there are {X.shape[0]} records but {len(y)} targets; give one target a record")

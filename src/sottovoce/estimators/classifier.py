@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import check_is_fitted
 
 from sottovoce._renamed import old_arguments, old_attributes
 from sottovoce._types import Array
@@ -17,7 +18,7 @@ from sottovoce.errors import DataError, SpecError
 from sottovoce.estimators import settings
 from sottovoce.estimators.base import PrivateLinearModel, TrainingProblem, check_no_missing, known_loss, warn_of_leak
 from sottovoce.estimators.settings import PlanOptions, accepts_moved
-from sottovoce.estimators.unusable import class_codes, real_numbers, warn_owner
+from sottovoce.estimators.unusable import check_label_type, class_codes, real_numbers, warn_owner
 from sottovoce.evaluation.curves import probabilities, public_link
 from sottovoce.evaluation.private import Evaluation, answers
 from sottovoce.planner.shared_settings import Weighing
@@ -203,6 +204,12 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         self._fit(X, y, nodes, user_ids, sample_weight)
         self.threshold_, self.link_ = 0.0, public_link(self.spec_.problem.loss.name)
         return self
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The accuracy on these records, as in scikit-learn; it is not private."""
+        check_is_fitted(self)
+        check_label_type(self.classes_, y)
+        return float(super().score(X, y, sample_weight))
 
     def decision_function(self, X: Any) -> Array:
         """The side of the boundary and the distance from it, or one score a class."""

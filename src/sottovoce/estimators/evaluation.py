@@ -21,7 +21,7 @@ from sottovoce._types import Array, IntArray
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.estimators import settings
 from sottovoce.estimators.composition import charge_budget, digest, fits_of, remember
-from sottovoce.estimators.unusable import class_codes, number_cells, real_numbers, warn_owner
+from sottovoce.estimators.unusable import check_label_type, class_codes, number_cells, real_numbers, warn_owner
 from sottovoce.evaluation import Evaluation, Held, Model, Tally, seeded
 from sottovoce.evaluation import evaluate as evaluate_all
 from sottovoce.evaluation.curves import public_link
@@ -135,6 +135,8 @@ def evaluated(
             "this model was paid from a budget, and so is its evaluation; name the ledger: "
             "model.set_params(budget=Budget(path=…))"
         )
+    if is_classifier(model):
+        check_label_type(model.classes_, y)
     private = model.spec_.seed is None
     X, y = number_cells(X) if private else X, one_column(y, private)
     user_ids, X, y, nodes = without_missing_ids(whose[1], private, X, y, whose[0])

@@ -146,6 +146,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     @old_arguments
     def fit(self, X: Any, y: Any, nodes: Any = None, user_ids: Any = None) -> Self:
         """Search, and keep the best run's model; `nodes` and `user_ids` as in the estimator's `fit`."""
+        self.estimator._check_owned(nodes, user_ids)  # below the nodes are always named
         private = self.random_state is None
         X, y = indexable(number_cells(X) if private else X, one_column(y, private))
         plans, seed = self._plans(), settings.seed(self.random_state)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce._types import Array, Matrix
-from sottovoce.errors import OwnerWarning
+from sottovoce.errors import DataError, OwnerWarning
 from sottovoce.matrices import canonical, is_sparse
 
 
@@ -58,10 +58,11 @@ def text_of(value: Any) -> str:
         return type(value).__name__
 
 
-def number_cells(X: Any) -> Any:
+def number_cells(X: Any, texts: bool = False) -> Any:
     """The same table with NaN for a cell that holds no number, where one may; frames become double precision.
 
-    What a table holds may not decide its type: of a frame one cell could make single precision double.
+    What a table holds may not decide its type: of a frame one cell could make single precision double. Columns of text
+    in a frame are refused by their type, unless `texts` says that their cells may hold numbers.
 
     Examples
     --------
@@ -73,7 +74,7 @@ def number_cells(X: Any) -> Any:
         cells = np.asarray(X, dtype=object)
         X = cells if cells.ndim == PLANE else X
     if hasattr(X, "dtypes") and hasattr(X, "isetitem"):
-        return _frame_of_numbers(X)
+        return _frame_of_numbers(X, texts)
     kind = getattr(getattr(X, "dtype", None), "kind", "f")
     if kind in NUMERIC or not (is_sparse(X) or isinstance(X, np.ndarray)):
         return X
@@ -83,8 +84,14 @@ def number_cells(X: Any) -> Any:
     return _numbers(X.ravel()).reshape(X.shape) if X.ndim == PLANE else X
 
 
-def _frame_of_numbers(X: Any) -> Any:
+def _frame_of_numbers(X: Any, texts: bool) -> Any:
     kinds = list(X.dtypes)
+    named = [str(name) for name, kind in zip(X.columns, kinds, strict=True) if is_text(kind)]
+    if named and not texts:
+        raise DataError(
+            f"columns of text are no numbers: {', '.join(named)}; encode them by a schema, "
+            "make_pipeline(PublicEncoder('schema.toml'), …), or leave them out"
+        )
     if any(type(kind).__name__ == "SparseDtype" for kind in kinds) or all(kind == np.float64 for kind in kinds):
         return X
     numeric = [isinstance(kind, np.dtype) and kind.kind in NUMERIC for kind in kinds]
@@ -98,6 +105,48 @@ NUMERIC = "biuf"
 """Kinds of arrays in which every cell holds a number."""
 PLANE = 2
 """Dimensions of a table."""
+
+
+def is_text(kind: Any) -> bool:
+    """Whether a column of this type is of texts, by the type alone; one of objects may hold numbers.
+
+    Examples
+    --------
+    >>> is_text(np.dtype("U3")), is_text(np.dtype(object)), is_text(np.dtype(float))
+    (True, False, False)
+    """
+    categories = getattr(kind, "categories", None)
+    if categories is not None:
+        return is_text(categories.dtype)
+    return getattr(kind, "kind", "") in ("U", "S", "T") or issubclass(getattr(kind, "type", object), str)
+
+
+def check_label_type(classes: Any, y: Any) -> None:
+    """Refuse numbers as labels of classes that are all texts: none can match. The type of y decides, no value does.
+
+    Examples
+    --------
+    >>> check_label_type(["0", "1"], np.array(["0", "0"]))
+    >>> check_label_type(["0", "1"], np.array([0, 1]))
+    Traceback (most recent call last):
+    sottovoce.errors.DataError: y holds numbers (int64), but the classes are texts, '0', '1', ...
+    """
+    kind = getattr(y, "dtype", None)
+    names = np.asarray(classes).ravel().tolist()
+    if (
+        getattr(kind, "kind", "O") in NUMERIC
+        and len(names) > 1
+        and all(isinstance(name, str | bytes) for name in names)
+    ):
+        listed = ", ".join(map(repr, names[:SHOWN])) + (", …" if len(names) > SHOWN else "")
+        raise DataError(
+            f"y holds numbers ({kind}), but the classes are texts, {listed}, so that no label can match; give "
+            "y.astype(str), or the classes as numbers"
+        )
+
+
+SHOWN = 4
+"""Classes that an error names."""
 
 
 def without_rows(X: Matrix, rows: NDArray[np.bool_]) -> Matrix:
