@@ -18,7 +18,7 @@ from sottovoce import AlgorithmSpec, DataError, Execution, Result, Shards, Spec,
 from sottovoce.algorithm.descent import Descent
 from sottovoce.cli.main import app
 from sottovoce.engine import ENGINES, Engine, choose, engine_named, one_by_one, reference
-from sottovoce.errors import SottovoceError
+from sottovoce.errors import PrivacyError, SottovoceError
 from sottovoce.experiments.baselines import Baseline
 from sottovoce.experiments.compare.metrics import measured
 from sottovoce.network import Nodes, Periodic
@@ -55,6 +55,25 @@ def wheel(n: int, spokes: int = 1):
 
 def ridge(mu: float = 0.5):
     return Separable(mu=mu)
+
+
+class Noiseless(Descent):
+    """Leaves the noise out."""
+
+    def step(self, state, t, nodes, speaks, gradient, noise, mix):
+        return super().step(state, t, nodes, speaks, gradient, 0.0 * noise, mix)
+
+    @classmethod
+    def of(cls, i):
+        return cls(i.h, i.a, i.eta, i.scale)
+
+
+class Twice(Noiseless):
+    """Takes a gradient at two places."""
+
+    def step(self, state, t, nodes, speaks, gradient, noise, mix):
+        gradient(state.z + 1.0)
+        return Descent.step(self, state, t, nodes, speaks, gradient, noise, mix)
 
 
 def slow_descent(i, times: float = 0.5):
@@ -204,6 +223,16 @@ def test_the_laws_find_what_breaks_them(mine, shards):
     plugins.register("method", lambda i: Descent(i.h, i.a, -i.eta, i.scale), "uphill", check=False)
     with pytest.raises((testing.LawBroken, SpecError)):
         testing.check_method("uphill")
+    plugins.register("method", Noiseless.of, "noiseless", check=False)
+    with pytest.raises(testing.LawBroken, match="adds the noise"):
+        testing.check_method("noiseless")
+
+
+def test_a_second_gradient_in_a_step_is_refused(mine, shards):
+    plugins.register("method", Twice.of, "twice", check=False)
+    for seed in (1, None):
+        with pytest.raises(PrivacyError, match="once a step"):
+            solve(SPEC.replace(algorithm__method="twice", seed=seed, privacy__noise="private(0.5)"), shards)
 
 
 def _quiet(job):

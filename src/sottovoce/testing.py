@@ -24,6 +24,7 @@ from sottovoce._types import Array
 from sottovoce.algorithm.method import State
 from sottovoce.algorithm.methods import METHODS, MethodChoice
 from sottovoce.engine import ENGINES, Engine, Job, reference
+from sottovoce.engine.job import stretches
 from sottovoce.errors import SottovoceError, SpecError
 from sottovoce.network.activation import ACTIVATIONS, Activation, Everyone, Periodic
 from sottovoce.network.averaging import AVERAGINGS
@@ -278,6 +279,7 @@ def check_method(method: MethodChoice | str, rounds: int = 300, **changes: Any) 
     job = small_job(**changed)
     held_to_reference(ENGINES["nodes"], job, ROUNDS)
     pure(job)
+    noised(job)
     statement = prepare(small_spec(**changed), small_shards("binary")).statement
     holds("its releases are accounted", 0 < statement.epsilon < math.inf, epsilon=statement.epsilon)
     quiet = small_job(rounds, **changed | {"privacy__noise": "none", "privacy__sampling": "full"})
@@ -296,6 +298,28 @@ def pure(job: Job) -> None:
     one, other = (reference.run(job, start, 1, ROUNDS) for _ in range(2))
     holds("a step is pure", all(map(np.array_equal, one, other)))
     holds("states are left alone", all(map(np.array_equal, start, kept)))
+
+
+def noised(job: Job) -> None:
+    """Noise has the effect that it has as part of the gradient, which is where secure releases have it."""
+    apart, within = job.start(), job.start()
+    for stretch in stretches(job, 1, ROUNDS, 1):
+        gradient = stretch.drawn.gradient(job.problem, job.release, stretch.nodes)
+        noise, mix = (
+            stretch.drawn.noise,
+            partial(job.schedule.mix, stretch.first, unit=job.method.stride(stretch.first)),
+        )
+        one, other = (
+            job.method.step(state.at(stretch.nodes), stretch.first, stretch.nodes, stretch.speaks, call, added, mix)
+            for state, call, added in (
+                (apart, gradient, noise),
+                (within, lambda x, g=gradient, e=noise: g(x) + e, 0.0 * noise),
+            )
+        )
+        apart.put(stretch.nodes, one.state)
+        within.put(stretch.nodes, other.state)
+        same = np.allclose(one.message, other.message, rtol=1e-9, atol=1e-9)
+        holds("it adds the noise to what gradient gave, before anything else", same, round=stretch.first)
 
 
 # --- engines

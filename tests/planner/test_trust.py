@@ -94,6 +94,9 @@ def test_a_plan_that_may_lose_nodes_is_one_that_can_go_on(may_lose):
     choice = choose(inputs)
     spec, T = choice.spec, choice.spec.algorithm.rounds
     assert str(spec.network.averaging) == "exact" and spec.privacy.may_lose == may_lose
+    scaled = replace(inputs, private_scaling=True)
+    assert choose(replace(scaled, may_lose=0)).spec.privacy.one_shot  # which no node could be removed from
+    assert not choose(scaled).spec.privacy.one_shot
     sizes = np.array(inputs.sizes)
     plan, plain = (plan_public(Request(s.replace(seed=1), sizes, 5)) for s in (spec, spec.replace(privacy__may_lose=0)))
     assert plan.event(0).rounds == T + may_lose

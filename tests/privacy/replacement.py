@@ -28,6 +28,7 @@ from scipy import sparse
 from sottovoce import PrivateClassifier, PrivateRegressor, PrivateSearchCV, Shards, solve
 from sottovoce.errors import OwnerWarning
 from sottovoce.estimators import search
+from sottovoce.estimators.clones import FAMILY
 from sottovoce.evaluation.holdout import secret_order
 from sottovoce.evaluation.tally import Tally
 from sottovoce.run.one_shot import OneShotRelease
@@ -149,7 +150,8 @@ def fitted(model: Any) -> dict[str, Any]:
     event = model.privacy_.groups[0].event
     products = type(event).__name__ == "ProductsEvent"
     shown = {name: repr(value) for name, value in vars(model).items() if name.endswith("_") and name != "spent_"}
-    state = {name: value for name, value in vars(model).items() if name != "spent_"}
+    counted = ("spent_", FAMILY)  # what this process remembers of earlier fits
+    state = {name: value for name, value in vars(model).items() if name not in counted}
     return shown | {
         "state": dict(leaves(state, "")),
         "terms": model.terms().text(),

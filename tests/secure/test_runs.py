@@ -124,7 +124,7 @@ def test_the_model_of_train(secure, both, truths, monkeypatch, tmp_path, capsys)
     )
     flags = ["--nodes", "1", "--rounds", "2", "--epsilon", "0.1", "--loss", "logistic", "--observations", "1", "--json"]
     flags += ["--classes=-1,1", "--features", str(both[0].X.shape[1]), "--first-index", "1"]
-    flags += ["--sampling", "full", "--activation", "everyone", "--preset", "private", "--a", "constant:1"]
+    flags += ["--sampling", "full", "--preset", "private", "--a", "constant:1"]
     for truth in truths:
         monkeypatch.setattr(sys, "argv", ["sottovoce", "train", str(files[truth]), *flags, *["--no-secure"][secure:]])
         with pytest.raises(SystemExit) as end:

@@ -20,7 +20,7 @@ from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import Gradient, Method, Speaks, State
 from sottovoce.engine import native
 from sottovoce.engine.secure import SecureDraws
-from sottovoce.errors import SpecError
+from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.matrices import is_sparse
 from sottovoce.network.averaging import Exact
 from sottovoce.network.mixing import Gossip
@@ -101,6 +101,22 @@ def gradients(problem: Problem, release: Release, nodes: IntArray, records: list
 
     batches = {i: release.sampling.batch(int(problem.shards.sizes[i])) for i in nodes.tolist()}
     return gradient
+
+
+def once(gradient: Gradient) -> Gradient:
+    """The same function, for one call: a second one would release the same noise on another gradient."""
+    calls = iter((gradient,))
+
+    def at(x: Array) -> Array:
+        first = next(calls, None)
+        if first is None:
+            raise PrivacyError(
+                "a method requests the gradient once a step: a second one would carry the same noise, which their "
+                "difference does not; keep what the first call gave, or take another round"
+            )
+        return first(x)
+
+    return at
 
 
 class Drawn(Protocol):

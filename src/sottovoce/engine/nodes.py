@@ -22,7 +22,7 @@ import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.method import Method, State
-from sottovoce.engine.job import Job, Randomness, draw
+from sottovoce.engine.job import Job, Randomness, draw, once
 from sottovoce.errors import NetworkError
 from sottovoce.network.mixing import Exchange
 from sottovoce.network.schedule import Schedule
@@ -154,7 +154,7 @@ class Node:
         now = np.array([t])
         speaks = np.array([self.schedule.speaks_in(t, self.number)])
         drawn = draw(self.draws, self._me, now, speaks, state.z.shape[1])
-        gradient = drawn.gradient(self.problem, self.release, ONLY)
+        gradient = once(drawn.gradient(self.problem, self.release, ONLY))
         return self.method.step(state, t, self._me, speaks, gradient, drawn.noise, partial(self._mix, t)).state
 
     def _mix(self, t: int, message: Array) -> Array:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sottovoce._types import IntArray
 from sottovoce.algorithm.method import Round, State
-from sottovoce.engine.job import Job, stretches
+from sottovoce.engine.job import Job, once, stretches
 
 NOISE_BLOCK = 1 << 18  # normals drawn at a time: the cost of a call is spread over rounds, the block stays in cache
 
@@ -28,7 +28,7 @@ def rounds(job: Job, state: State, start: int, stop: int) -> Iterator[Step]:
         for t in range(stretch.first, stretch.last + 1):
             mine = slice(int(schedule.starts[t - 1]) - before, int(schedule.starts[t]) - before)
             nodes, speaks, drawn = stretch.nodes[mine], stretch.speaks[mine], stretch.drawn.at(mine)
-            gradient = drawn.gradient(job.problem, job.release, nodes)
+            gradient = once(drawn.gradient(job.problem, job.release, nodes))
             mix = partial(schedule.mix, t, unit=method.stride(t))
             done = method.step(state.at(nodes), t, nodes, speaks, gradient, drawn.noise, mix)
             state.put(nodes, done.state)

@@ -17,7 +17,7 @@ from sottovoce._types import Array, IntArray
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.estimators import settings
 from sottovoce.estimators.base import owners
-from sottovoce.estimators.composition import charge_budget, digest, fits_of, remember
+from sottovoce.estimators.composition import charge_budget, digest, remember
 from sottovoce.evaluation.tally import Tally, seeded
 from sottovoce.features import Additive
 from sottovoce.inference.estimate import Estimate, Procedure
@@ -98,13 +98,13 @@ class SumsEstimator(BaseEstimator):
         return Planned(tally, statement, offsets, order, owner_of_rows((offsets, order)), seed, epsilon, z1, factor)
 
     @contextmanager
-    def _paid(self, planned: Planned, known: bytes) -> Iterator[int]:
-        """Pay first; then the release is made, with what makes noise another one for the same records again."""
+    def _paid(self, planned: Planned, known: bytes) -> Iterator[None]:
+        """Pay first; then the release is made and remembered."""
         statement = planned.statement
         with charge_budget(self.budget, self.purchase) as budget_check:
             if budget_check is not None:
                 budget_check(statement)
-            yield fits_of(known, planned.seed is not None)
+            yield
         self.privacy_ = statement
         self.spent_ = remember(known, statement, planned.owner, against=planned.against)
 
@@ -130,8 +130,8 @@ class TableEstimator(SumsEstimator):
         if planned.order is not None:
             table, y = table[planned.order], y[planned.order]
         shards, step = Shards.of(table, y, planned.offsets), 0
-        with self._paid(planned, known) as salt:
-            streams = Streams(None if planned.seed is None else settings.warm_start_seed(planned.seed, salt))
+        with self._paid(planned, known):
+            streams = Streams(planned.seed)
             keys = seeded(None) if planned.seed is None else None
 
             def answer(stage: Stage) -> Noisy:

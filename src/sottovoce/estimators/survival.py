@@ -95,10 +95,10 @@ class PrivateKaplanMeier(SumsEstimator):
         left, ended, place = self._columns(time, event, group, groups, private)
         planned = self._planned(len(left), nodes)
         tally, known = planned.tally, digest(np.stack([left, ended], axis=1), place)
-        with self._paid(planned, known) as salt:
+        with self._paid(planned, known):
             number = cell_numbers(left, ended, place, times, len(groups))
             exact = cells(planned.owner, len(tally.sizes), number, len(groups) * (2 * len(times) + 1) + 1)
-            released = tally.answers(COUNTS, exact, seeded(planned.seed, salt)).sum(axis=0)
+            released = tally.answers(COUNTS, exact, seeded(planned.seed)).sum(axis=0)
         self.counts_: Counts = counts_of(released, len(groups), len(left), tally.noise_of_sum(COUNTS))
         return self
 

@@ -487,6 +487,7 @@ def _moments(inputs: PublicInputs, given: dict[str, Any], noise: float) -> Momen
     complete = inputs.n == 1 or inputs.graph(inputs.n).is_complete
     if (
         not inputs.private_scaling
+        or inputs.may_lose  # real nodes make no release before round 1 that can go on without one of them
         or not complete
         or features < 1
         or {"h", "alpha", "activation", "mixing"} & set(given)
