@@ -353,12 +353,12 @@ def test_a_liar_that_freezes_with_two_states_is_removed_with_the_proof(tmp_path)
     sealed = removal.sealed
 
     def lies(peer, reply=False):
-        own = removal.votes.frozen
-        if own is None or peer % 2:
-            return sealed(peer, reply)
-        other = own._replace(done=own.done + 1, about="0" * 64)
-        other = other._replace(signature=removal.envelope.sign(*other.content))
         with removal._lock:
+            own = removal.votes.frozen
+            if own is None or peer % 2:
+                return sealed(peer, reply)
+            other = own._replace(done=own.done + 1, about="0" * 64)
+            other = other._replace(signature=removal.envelope.sign(*other.content))
             removal.votes.freezes[own.removed][own.signer] = other
             try:
                 return sealed(peer, reply)
@@ -372,6 +372,18 @@ def test_a_liar_that_freezes_with_two_states_is_removed_with_the_proof(tmp_path)
     assert isinstance(ends["f"], LeftOut | StaleCopy)
     for name in "acde":
         assert sum(row.kind == "release" for row in rows(tmp_path, name)) <= run.T + run.may_lose
+
+
+def test_a_node_that_freezes_takes_no_lock_of_its_links_within_a_transaction(tmp_path, monkeypatch):
+    """What comes in holds that lock and reads the folder: the two would wait for each other for ever."""
+    node, inside = open_node(RUN, "a", TABLES, tmp_path / "a"), []
+    seen = type(node.links).seen.fget
+    monkeypatch.setattr(
+        type(node.links), "seen", property(lambda links: inside.append(node.store._db.in_transaction) or seen(links))
+    )
+    node._freeze(node.removal)
+    assert inside == [False]
+    node.store.close()
 
 
 def test_old_envelopes_about_lost_nodes_change_nothing(tmp_path):

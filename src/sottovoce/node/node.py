@@ -334,8 +334,9 @@ class DurableNode(Node):
         """Complete nothing more in this epoch: written down first, and then said."""
         state = _bytes(self._state)
         said = removal.freeze(self._round, state)
+        seen = self.links.seen  # never within a transaction, as in `_show_model`: two threads would wait for each other
         with self.store.transaction():
-            self.store.keep_state(self.run.digest, self._round, self._state._asdict(), self.links.seen)
+            self.store.keep_state(self.run.digest, self._round, self._state._asdict(), seen)
             self.store.keep_freezes(self.root.digest, [*removal.kept(), said.listed()])
         removal.frozen(said, state)
 
