@@ -17,7 +17,7 @@ from sottovoce.node.budget import overview, spendings
 from sottovoce.node.keys import Ahead
 from sottovoce.node.ledger import runs_of
 from sottovoce.node.node import DurableNode
-from sottovoce.node.removal import CONFERS
+from sottovoce.node.removal import CONFERS, Decision, state_hash
 from sottovoce.node.site import own_problem
 from sottovoce.node.state import RunState
 from sottovoce.node.store import Store
@@ -372,6 +372,70 @@ def test_a_liar_that_freezes_with_two_states_is_removed_with_the_proof(tmp_path)
     assert isinstance(ends["f"], LeftOut | StaleCopy)
     for name in "acde":
         assert sum(row.kind == "release" for row in rows(tmp_path, name)) <= run.T + run.may_lose
+
+
+def back_to_the_start(nodes, names):
+    """Once a node is removed, these say that they completed nothing, and suspect who is silent before anyone else."""
+    for node in (nodes[name] for name in names):
+        freeze, suspect = node._freeze, node.removal._suspect
+
+        def lies(removal, node=node, freeze=freeze):
+            if node.run.epoch:
+                node._round, node._state = 0, node.method.start(1, node.run.m)
+            freeze(removal)
+
+        node._freeze = lies
+        node.removal._suspect = lambda peer, done, lends, suspect=suspect: suspect(peer, done, False)
+
+
+def six_of_which_two_lie(tmp_path):
+    """They may be two by the adversary, and are more than the votes bear."""
+    run = losing(rounds=4, nodes=dict.fromkeys("abcdef", 12), privacy__adversary="secret_pairs(2)", timeout=8.0)
+    tables = records(run)
+    nodes = {name: open_node(run, name, tables, tmp_path / name) for name in run.nodes}
+    back_to_the_start(nodes, "ef")
+    killed(nodes["c"], 2)
+    return run, nodes
+
+
+def test_rounds_that_liars_undo_are_made_anew_with_the_noise_of_those_who_are_left(tmp_path):
+    run, nodes = six_of_which_two_lie(tmp_path)
+    killed(nodes["d"], 3)
+    ends = play(Net(), nodes)
+    first, second, last = epochs(run, tmp_path, "a")
+    assert first.begins == 1 and second.removed == ((2, 2),) and last.removed == ((2, 1), (3, 1)) and last.begins == 1
+    law = last.plan.release.law
+    assert np.array_equal(law.share(np.arange(1, 5)), np.full(4, np.sqrt(law.raise2(2))))
+    for name in "ab":
+        made = [(row.run, row.round) for row in rows(tmp_path, name) if row.kind == "release"]
+        assert (last.digest, 1) in made and len(made) == run.T + run.may_lose
+        assert isinstance(ends[name], SottovoceError)
+
+
+def test_no_liar_opens_a_run_again_that_is_closed(tmp_path):
+    """A release after the run's end would make the ledger one that no run goes on with."""
+    _, nodes = six_of_which_two_lie(tmp_path)
+    finish = nodes["d"].finish
+
+    def dies():
+        finish()
+        raise Killed
+
+    nodes["d"].finish = dies
+    ends = play(Net(), nodes)
+    for name in "ab":
+        assert "go back to round 0" in str(ends[name]), ends[name]
+        assert [row.round for row in rows(tmp_path, name) if row.kind == "release"] == [1, 2, 2, 3, 4]
+
+
+def test_a_state_that_came_for_an_earlier_decision_is_not_used(tmp_path):
+    node = open_node(RUN, "a", TABLES, tmp_path / "a")
+    state = b"".join(array.tobytes() for array in node.method.start(1, RUN.m))
+    agreed = Decision((1,), 1, state_hash(1, state), (2,), "ab" * 32)
+    node.removal.came = state
+    assert node._agreed(node.removal, agreed) is not None
+    assert node._agreed(node.removal, agreed._replace(state="0" * 64)) is None
+    node.store.close()
 
 
 def test_a_node_that_freezes_takes_no_lock_of_its_links_within_a_transaction(tmp_path, monkeypatch):

@@ -96,6 +96,31 @@ def test_no_liar_moves_the_next_epoch_by_more_than_a_round():
     assert decided([3, 3, 4, 3, 3, 3, 0], liars=1).done == 4
 
 
+def test_one_liar_and_three_removals_undo_a_round_and_none_counts_removed_nodes_as_there():
+    """Ten nodes: some enter an epoch by a state that only the liar has, twice; the others never do."""
+    votes, done, states = {i: Votes("run", 10, i, 3, 1) for i in range(9)}, dict.fromkeys(range(9), 4), {}
+    known = {i: {} for i in range(9)}
+    for place, (lost, lie, entering) in enumerate([(8, 5, range(4)), (7, 6, range(4)), (6, 0, range(6))]):
+        before, removed = tuple(range(9 - place, 9)), tuple(range(lost, 9))
+        said = [
+            *(froze(i, removed, done[i], states.get(i, "0")) for i in range(lost)),
+            froze(9, removed, lie, "abc"[place]),
+        ]
+        for i in range(lost):
+            votes[i].accept(
+                lost, tuple(Statement(SUSPECT, j, before, max(done.values()), str(lost)) for j in (*range(lost), 9))
+            )
+            for one in said:
+                votes[i].take(one)
+        decision = votes[0].decision
+        assert decision.removed == removed and decision.done == (5, 6, 4)[place]
+        for i in entering:
+            known[i] = dict(decision.missing(known[i]))
+            done[i], states[i] = decision.done, decision.state[0]
+            votes[i].enter(decision)
+    assert all(max(first.values()) == 5 for i, first in known.items() if i < 6)
+
+
 def test_most_members_decide_which_state_is_the_one():
     assert decided([3, 3, 3, 3, 3], states={0: "x"}).holders == (1, 2, 3, 4)
 

@@ -48,7 +48,7 @@ from sottovoce.node.envelope import Envelope, RunKeys
 from sottovoce.node.identity import Identity, OwnKey
 from sottovoce.node.links import FOR_GOOD, MESSAGE, End, Links
 from sottovoce.node.message import Header, array_of, pack, unpack
-from sottovoce.node.removal import Decision, Removal, Votes
+from sottovoce.node.removal import Decision, Removal, Votes, state_hash
 from sottovoce.node.runfile import Run
 from sottovoce.node.state import NEXT, RunState
 from sottovoce.node.store import Saved, Store
@@ -321,8 +321,12 @@ class DurableNode(Node):
                 )
             self.transport.confer(-1, freezing=True)
             self.transport.wait(min(CHECK_SECONDS, self.root.lost_after or CHECK_SECONDS))
-        known = dict(self.run.removed)
-        removed = tuple((node, known.get(node, decision.done + 1)) for node in decision.removed)
+        if decision.done < self._round and self.finished:
+            raise NetworkError(
+                f"the other members go back to round {decision.done} of run '{self.run.name}', which is done here; "
+                "nothing more is released: begin a run of another name"
+            )
+        removed = decision.missing(dict(self.run.removed))
         with self.store.transaction():
             self.store.enter_epoch(self.root.digest, decision.epoch, decision.done, state._asdict(), removed)
         removal.enter(decision)
@@ -345,7 +349,7 @@ class DurableNode(Node):
         if decision.done == self._round:
             return self._state
         removal.wanted = decision
-        if removal.came is None:
+        if removal.came is None or state_hash(decision.done, removal.came) != decision.state:  # of a decision before
             return None
         start, at, data = self.method.start(1, self.run.m), 0, removal.came
         arrays = {}

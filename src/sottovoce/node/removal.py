@@ -25,7 +25,9 @@ process answers them, whatever it waits for itself. So blame reaches the node th
 D of a node only grows, and all that makes it grow is signed evidence that the node passes on: nodes that can exchange
 messages end with the same D, the union. A node that has entered D and receives evidence against one more freezes again.
 No round is completed in an epoch that a member has not entered, because a round takes messages of all. So before D
-changes, honest members are at most one round apart, and t* is at least what any honest member has completed.
+changes, honest members are at most one round apart, and t* is at least what any honest member has completed. A liar
+that alone gives the state of t*, to some, can stretch that by a round a removal; from the third one on, members may
+have to go back. They make those rounds anew in the new epoch, with its noise, while T + f allows it.
 
 *Why privacy does not depend on any of it.* A node makes one release at most per address (epoch, round), at most T + f
 in all, only in epochs with n − f members at least, and with the noise of that number of members. The ledger holds it to
@@ -35,7 +37,7 @@ that, whatever others say. Nodes that were shown other FREEZEs are in epochs of 
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -129,6 +131,19 @@ class Decision(NamedTuple):
     """Members that have that state."""
     epoch: str
     """The digest that names the epoch."""
+
+    def missing(self, known: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+        """Every removed node, and the round from which on it is missing, where some are `known` from epochs before.
+
+        That is never after the epoch's first round: liars can bring about that rounds are made anew.
+
+        Examples
+        --------
+        >>> Decision((1, 2, 4), 3, "", (), "").missing({1: 2, 4: 7})
+        ((1, 2), (2, 4), (4, 4))
+        """
+        first = self.done + 1
+        return tuple((node, min(known.get(node, first), first)) for node in self.removed)
 
 
 class Votes:
