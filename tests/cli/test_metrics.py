@@ -200,3 +200,21 @@ def test_an_r2_that_is_not_determined_is_null_and_says_so(sottovoce, tmp_path):
     assert "not determined at this ε" in (tmp_path / "public" / "MODEL_CARD.md").read_text()
     assert sottovoce("report", out)[0] == 0
     assert not re.search(r"\bnan\b", (out / "report.html").read_text().split("<script")[0])
+
+
+def test_a_rate_that_no_edge_has_gets_the_nearest_one_and_both_doors_say_so(sottovoce, files, tmp_path):
+    out = trained(sottovoce, files[0], tmp_path / "run", "--classes", "well,ill")
+    held = tmp_path / "few.csv"
+    held.write_text("".join(files[1].read_text().splitlines(keepends=True)[:601]))
+    code, text, err = sottovoce("evaluate", out, held, "--label", "label", "--epsilon", 1, "--rate", 0.02, "--disjoint")
+    assert code == 0, err
+    kept = json.loads((out / "evaluation.json").read_text())
+    assert kept["threshold"] in kept["edges"] and 0.02 < kept["threshold_rate"] < 0.4
+    assert f"The rate of 'ill' there is about {kept['threshold_rate']:.3g}" in " ".join(text.split())
+    answers = json.loads(sottovoce("predict", out, files[1], "--threshold", "stored", "--json")[1])["predictions"]
+    assert 0.0 < np.mean(np.array(answers) == "ill") < 0.5
+    model = PrivateClassifier(8.0, classes=["well", "ill"], row_norm=1.0, random_state=0, rounds=40)
+    found = model.fit(X[TRAIN], Y[TRAIN]).evaluate(X[8000:8600], Y[8000:8600], epsilon=1.0)
+    with pytest.warns(UserWarning, match="nearest to a rate of 0.02 has a rate of 0"):
+        model.use_threshold(found, rate=0.02)
+    assert 0.0 < np.mean(model.predict(X[HELD]) == "ill") < 0.5

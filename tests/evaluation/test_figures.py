@@ -113,7 +113,9 @@ def test_a_threshold_gives_the_recall_or_the_rate_of_the_class_that_was_meant(po
         answered = (s >= at) == (positive == "yes")
         assert wanted - 0.01 < np.mean(answered[mine]) < wanted + 0.08
         at = found.threshold(rate=wanted, positive=positive)
-        assert wanted - 0.08 < np.mean((s >= at) == (positive == "yes")) < wanted + 0.01
+        answered = np.mean((s >= at) == (positive == "yes"))
+        assert abs(answered - wanted) < 0.04
+        assert found.rate_at(at, positive) == pytest.approx(answered, abs=0.005)
     chosen = found.at_threshold(found.threshold(recall=0.9, positive=positive))
     chosen_for = evaluate_again(chosen, positive)
     assert 0.89 < chosen_for.recall.value < 0.98
@@ -121,6 +123,18 @@ def test_a_threshold_gives_the_recall_or_the_rate_of_the_class_that_was_meant(po
         found.threshold(recall=0.9, positive="maybe")
     with pytest.raises(SpecError, match="thresholds that `threshold` returned"):
         found.at_threshold(0.123456)
+
+
+@pytest.mark.parametrize("positive", ["no", "yes"])
+@pytest.mark.parametrize("rate", [0.01, 0.99])
+def test_a_rate_beyond_the_outermost_bin_gets_the_nearest_edge_and_no_end_of_the_range(positive, rate):
+    """Bins are wide at this ε: the outermost holds more than 1 % of the records."""
+    for seed in range(8):
+        _, s, found = classes(4000, np.random.default_rng(seed), epsilon=1.0, seed=seed)
+        at = found.threshold(rate=rate, positive=positive)
+        assert at in found.edges and found.model.low < at < found.model.high
+        assert 0.0 < np.mean(s >= at) < 1.0
+        assert (found.rate_at(at, positive) < 0.5) == (rate < 0.5)
 
 
 def evaluate_again(found, positive):

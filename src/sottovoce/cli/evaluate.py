@@ -253,6 +253,7 @@ def _at_threshold(found: Evaluation, recall: float | None, rate: float | None) -
     return {
         "threshold": threshold,
         "threshold_for": {"recall": recall} if rate is None else {"rate": rate},
+        "threshold_rate": found.rate_at(threshold),
         "threshold_figures": {name: figure.to_dict() for name, figure in figures.items()},
     }
 
@@ -268,6 +269,11 @@ def show(found: Evaluation, values: dict[str, Any], model: Path | None = None) -
         wanted = " ".join(f"{name} {value:g}" for name, value in values["threshold_for"].items())
         title = f"at the threshold {values['threshold']:.6g}, for a {wanted} of '{values['positive']}'"
         _print_figures(title, rows_of(values, "threshold_figures"))
+        screen.out.print(
+            f"The rate of '{screen.plain(values['positive'])}' there is about {values['threshold_rate']:.3g}: "
+            "thresholds are edges of the noisy histogram, and a wanted rate gets the nearest.",
+            soft_wrap=True,
+        )
         screen.out.print(
             f"The threshold is stored: sottovoce predict {screen.plain(str(model))} FILE --threshold stored",
             soft_wrap=True,

@@ -1,6 +1,7 @@
 """PrivateClassifier: support vectors or logistic regression over many owners' records, as a scikit-learn estimator."""
 
 import math
+import warnings
 from dataclasses import replace
 from typing import Any, Self
 
@@ -242,7 +243,8 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         ----------
         found : the result of `evaluate` for this model; nothing else is used, so that this costs no further budget
         recall : the share of positive records to predict as positive
-        rate : or the share of all records to predict as positive
+        rate : or the share of all records to predict as positive; the nearest edge of the noisy histogram is taken,
+            with a warning where its rate is less than half of that or more than one and a half of it
         positive : which class that is; by default that of the evaluation, the last of `classes` as it was given
 
         Examples
@@ -257,6 +259,13 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         True
         """
         self.threshold_ = found.threshold(recall=recall, rate=rate, positive=positive)
+        if rate is not None and abs((near := found.rate_at(self.threshold_, positive)) - rate) > rate / 2:
+            warnings.warn(
+                f"the edge of the noisy histogram that is nearest to a rate of {rate:g} has a rate of {near:.3g}; "
+                "evaluate with more records or a larger ε, or set threshold_ yourself",
+                UserWarning,
+                stacklevel=2,
+            )
         return self
 
     def use_calibration(self, found: Evaluation) -> Self:

@@ -158,22 +158,35 @@ def calibration_error_of(probability: Array, positive: Any) -> float:
 def first_bin(h: Array, *, recall: float | None = None, rate: float | None = None) -> int:
     """From which bin on to answer with the second class, for this share of its records, or of all, to be so answered.
 
-    For a recall: the highest threshold that reaches it. For a rate of positive answers: the lowest that keeps to it.
+    For a recall: the highest threshold that reaches it. For a rate of positive answers: the one between two bins that
+    comes nearest to it, since the bins at the ends may hold more than that rate, or than all but it.
 
     Examples
     --------
     >>> h = np.array([[60.0, 30.0, 10.0], [1.0, 4.0, 5.0]])
-    >>> first_bin(h, recall=0.9), first_bin(h, rate=0.2)
-    (1, 2)
+    >>> first_bin(h, recall=0.9), first_bin(h, rate=0.2), first_bin(h, rate=0.01)
+    (1, 2, 2)
     """
     kept = np.maximum(h, 0.0)
     of = kept[1] if recall is not None else kept.sum(axis=0)
-    total = float(of.sum())
-    above = np.append(np.cumsum(of[::-1])[::-1], 0.0) / (total or 1.0)  # at or over each bin
+    above = shares_above(of)
     if recall is not None:
-        return int(np.flatnonzero(above >= recall - 1e-12)[-1]) if total else 0
+        return int(np.flatnonzero(above >= recall - 1e-12)[-1]) if of.sum() else 0
     assert rate is not None
-    return int(np.flatnonzero(above <= rate + 1e-12)[0])
+    between = np.arange(1, len(of)) if len(of) > 1 else np.array([0, 1])
+    return int(between[np.argmin(np.abs(above[between] - rate))])
+
+
+def shares_above(counts: Array) -> Array:
+    """The share of counts in each bin and over it, and 0 above all bins.
+
+    Examples
+    --------
+    >>> shares_above(np.array([6.0, 3.0, 1.0])).round(3)
+    array([1. , 0.4, 0.1, 0. ])
+    """
+    kept = np.maximum(counts, 0.0)
+    return np.append(np.cumsum(kept[::-1])[::-1], 0.0) / (float(kept.sum()) or 1.0)
 
 
 def platt(centers: Array, h: Array, noise: float, public: tuple[float, float]) -> tuple[float, float]:

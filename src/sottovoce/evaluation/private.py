@@ -228,7 +228,7 @@ class Evaluation(Shown):
         Parameters
         ----------
         recall : the share of the positive class that is to be answered with it
-        rate : or the share of all records that is
+        rate : or the share of all records that is; the nearest edge is taken, and `rate_at` says which rate it has
         positive : which class that is; by default the positive class of this evaluation
         """
         if self.edges is None:
@@ -237,8 +237,21 @@ class Evaluation(Shown):
             raise SpecError("a threshold is for a recall or for a rate, a number between 0 and 1; give one of them")
         which = self.model.with_positive(positive).positive
         first = curves.first_bin(curves.with_positive(self.sums, which), recall=recall, rate=rate)
-        ends = np.concatenate([[self.model.low], self.edges, [self.model.high]])
-        return float(ends[first if which == 1 else len(ends) - 1 - first])
+        return float(self._ends[first if which == 1 else len(self._ends) - 1 - first])
+
+    def rate_at(self, threshold: float, positive: Any = None) -> float:
+        """The share of all records that is answered with the positive class at a threshold, from the noisy histogram.
+
+        Parameters
+        ----------
+        threshold : one that `threshold` returned
+        positive : which class that is; by default the positive class of this evaluation
+        """
+        at = self.at_threshold(threshold)
+        which = self.model.with_positive(positive).positive
+        table = curves.with_positive(self.sums, which)
+        first = at._first if which == 1 else table.shape[1] - at._first
+        return float(curves.shares_above(np.maximum(table, 0.0).sum(axis=0))[first])
 
     def at_threshold(self, threshold: float) -> "Evaluation":
         """The same sums as an evaluation of the model with another threshold, one that `threshold` returned."""
@@ -257,9 +270,13 @@ class Evaluation(Shown):
     @property
     def centers(self) -> Array:
         """The middle of every bin."""
+        return (self._ends[1:] + self._ends[:-1]) / 2
+
+    @property
+    def _ends(self) -> Array:
+        """Of all bins."""
         assert self.edges is not None
-        ends = np.concatenate([[self.model.low], self.edges, [self.model.high]])
-        return (ends[1:] + ends[:-1]) / 2
+        return np.concatenate([[self.model.low], self.edges, [self.model.high]])
 
     @property
     def _first(self) -> int:
