@@ -4,6 +4,7 @@ import json
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from sottovoce import load
@@ -62,6 +63,27 @@ def test_the_training_file_costs_what_any_other_file_costs(sottovoce, files, tmp
             assert "1.47" in text and "no record is in both" not in text and "held out" not in text
         assert "as if it was in both training and evaluation" in shown[-1] and "as if it was in both" in card
     assert shown[0] == shown[1]
+
+
+def test_what_an_evaluation_will_cost_is_said_beside_the_way_to_pay_once(sottovoce, files, tmp_path):
+    for more in ((), ("--disjoint",)):
+        run = tmp_path / f"run{len(more)}"
+        trained(sottovoce, files[0], run)
+        code, _, err = sottovoce("evaluate", run, files[1], "--label", "label", "--metrics", "right", *more)
+        assert code == 0, err
+        said = "counts as trained on too: ε = 1.47 with the training. If none was, --disjoint declares it"
+        assert (said in flat(err)) == (not more)
+
+
+def test_where_noise_cancels_between_nodes_the_message_says_what_to_type_and_it_works(sottovoce, files, tmp_path):
+    run = tmp_path / "run"
+    trained(sottovoce, files[0], run, "--trust", "majority")
+    code, _, err = sottovoce("evaluate", run, files[1], "--label", "label")
+    assert code == 5 and f"evaluate in Python: sottovoce.load('{run}').evaluate(X, y)" in flat(err).replace("/ ", "/")
+    rows = [line.split(",") for line in files[1].read_text().splitlines()[1:]]
+    X, y = pd.DataFrame([row[:2] for row in rows], columns=["age", "dose"], dtype=float), [row[3] for row in rows]
+    found = load(run).evaluate(X, y, disjoint=True)
+    assert found.accuracy.value > 0.6 and found.statement.epsilon == pytest.approx(1.0, rel=1e-3)
 
 
 def test_what_is_declared_is_said_wherever_the_guarantee_is(sottovoce, files, tmp_path):
@@ -127,7 +149,7 @@ def test_what_cannot_be_held_out_is_refused_before_training(sottovoce, files, tm
     for words, code, reason in (
         (("--holdout", 1.5), 2, "over 0 and below 1"),
         (("--holdout", 0.2, "--noise", "none", "--preset", "paper-l2"), 5, "needs an ε that is finite"),
-        (("--holdout", 0.2, "--trust", 1), 5, "cancel noise between them"),
+        (("--holdout", 0.2, "--trust", 1), 5, "sottovoce.load(OUT).evaluate(X, y, disjoint=True)"),
     ):
         found, _, err = sottovoce("train", files[0], *WHO, *words)
         assert found == code and reason in flat(err), err

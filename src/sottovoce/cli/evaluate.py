@@ -101,11 +101,13 @@ def evaluate(
         policy = ReadPolicy.of(kept is None, note)
         held, public = _held(model, result, file, data, unit, row_norm, target_bounds, policy)
     public = public.with_positive(positive)
-    tally, there = tally_of(said, held.owner, epsilon)
+    instead = f"evaluate in Python: sottovoce.load({str(model)!r}).evaluate(X, y)"
+    tally, there = tally_of(said, held.owner, instead, epsilon)
     events = dict(zip(there.tolist(), tally.events, strict=True))
     whole = with_held_out(said, events, declared=True) if disjoint else with_evaluation(said, events)
     whose = PERSON if said.unit == PERSON.name else RECORD
     alone = statement_of(tally.events, said.delta, said.adversary, kept is not None, whose, kept is None)
+    _mention_sum(whole)
     with paid(ledger, "evaluation", alone, disjoint):
         found = replace(evaluate_held_out(tally, there, held, public, kept, metrics), statement=whole)
     values = found.to_dict() | _at_threshold(found, recall, rate) | {"held_out_seeded": kept is not None}
@@ -121,16 +123,30 @@ def evaluate(
     mention_budget(ledger)
 
 
-def tally_of(said: PrivacyStatement, owner: IntArray, epsilon: float | None = None) -> tuple[Tally, IntArray]:
-    """The tally of records of these nodes, by default with the ε of a run; and the nodes that have any, in order."""
+def _mention_sum(whole: PrivacyStatement) -> None:
+    """Say, before anything is spent, what training and evaluation cost together, where they share records."""
+    if not whole.declared:
+        screen.err.print(
+            f"Each record of FILE counts as trained on too: ε = {whole.epsilon:.3g} with the training. If none was, "
+            "--disjoint declares it, and one ε covers both.",
+            soft_wrap=True,
+        )
+
+
+def tally_of(
+    said: PrivacyStatement, owner: IntArray, instead: str, epsilon: float | None = None
+) -> tuple[Tally, IntArray]:
+    """The tally of records of these nodes, by default with the ε of a run; and the nodes that have any, in order.
+
+    `instead` is what to type where the noise of the run cannot be made here.
+    """
     budget = said.epsilon if epsilon is None else epsilon
     if not 0 < budget < np.inf:
         raise PrivacyError("an evaluation needs an ε that is finite and over 0; give --epsilon")
     adversary = ADVERSARIES.read(said.adversary)
     if adversary.name == "secret_pairs":
         raise PrivacyError(
-            "nodes of this run cancel noise between them, which this command, that is none of them, cannot; evaluate "
-            "with `model.evaluate`, or within the consortium"
+            f"nodes of this run cancel noise between them, which this command, that is none of them, cannot; {instead}"
         )
     there, sizes = np.unique(owner, return_counts=True)
     return Tally.of(sizes, budget, said.delta, adversary), there

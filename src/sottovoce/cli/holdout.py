@@ -21,6 +21,11 @@ from sottovoce.privacy.statement import PrivacyStatement, with_held_out
 from sottovoce.problem.shards import Shards
 from sottovoce.run.result import Result
 
+INSTEAD = (
+    "leave --holdout out, and evaluate other records in Python: sottovoce.load(OUT).evaluate(X, y, disjoint=True), "
+    "where OUT is the folder of --out"
+)
+"""What to type where a command cannot evaluate."""
 BudgetCheck = Callable[[PrivacyStatement], None]
 
 
@@ -72,7 +77,7 @@ class Holdout:
 
     def covered(self, statement: PrivacyStatement) -> PrivacyStatement:
         """The statement of training and evaluation, from that of the training."""
-        tally, there = tally_of(statement, self.evaluated_counts)
+        tally, there = tally_of(statement, self.evaluated_counts, INSTEAD)
         return with_held_out(statement, dict(zip(there.tolist(), tally.events, strict=True)))
 
     def checked(self, budget_check: BudgetCheck | None) -> BudgetCheck:
@@ -94,7 +99,7 @@ class Holdout:
             y = (self.y + 1.0) / 2 if len(result.classes) == 2 else self.y
         bounds = result.target_range if result.classes is None else None
         held, public = posed(result, Labeled(self.X * self.unit, y, self.owner, self.people), bounds)
-        tally, there = tally_of(result.statement, self.evaluated_counts)
+        tally, there = tally_of(result.statement, self.evaluated_counts, INSTEAD)
         found = evaluate_held_out(tally, there, held, public.with_positive(None), result.spec.seed, "auto")
         return replace(result, statement=whole), replace(found, statement=whole)
 
