@@ -61,8 +61,9 @@ def text_of(value: Any) -> str:
 def number_cells(X: Any, texts: bool = False) -> Any:
     """The same table with NaN for a cell that holds no number, where one may; frames become double precision.
 
-    What a table holds may not decide its type: of a frame one cell could make single precision double. Columns of text
-    in a frame are refused by their type, unless `texts` says that their cells may hold numbers.
+    What a table holds may not decide its type: of a frame one cell could make single precision double. Nor may it
+    decide a refusal: a reader makes a column of text where one cell of a file is a word. So the owner is warned of such
+    columns by name, unless `texts` says that their cells may hold numbers.
 
     Examples
     --------
@@ -88,9 +89,12 @@ def _frame_of_numbers(X: Any, texts: bool) -> Any:
     kinds = list(X.dtypes)
     named = [str(name) for name, kind in zip(X.columns, kinds, strict=True) if is_text(kind)]
     if named and not texts:
-        raise DataError(
-            f"columns of text are no numbers: {', '.join(named)}; encode them by a schema, "
-            "make_pipeline(PublicEncoder('schema.toml'), …), or leave them out"
+        warnings.warn(
+            "For the owner of the records only, as this is not private: columns of text are no numbers: "
+            f"{', '.join(named)}; words in them count as 0. Encode such columns by a schema, "
+            "make_pipeline(PublicEncoder('schema.toml'), …), or leave them out",
+            OwnerWarning,
+            stacklevel=4,
         )
     if any(type(kind).__name__ == "SparseDtype" for kind in kinds) or all(kind == np.float64 for kind in kinds):
         return X
