@@ -62,16 +62,16 @@ def table(schema, label, q=4000, seed=0):
     return schema.encode(from_lists(columns, "here", schema.numbers, schema.texts))
 
 
-def estimator(asked, schema):
+def estimator(wanted, schema):
     """What an owner simulates: the encoded records with their public bounds."""
     numeric = {place for place in schema.numeric_features}
     common = {
-        "epsilon": asked.epsilon,
-        "trust": int(asked.trust) if asked.trust.isdecimal() else asked.trust,
+        "epsilon": wanted.epsilon,
+        "trust": int(wanted.trust) if wanted.trust.isdecimal() else wanted.trust,
         "row_norm": schema.row_norm,
         "bounds": [(-1.0, 1.0) if place in numeric else None for place in range(schema.m)],
         "random_state": 0,
-        "plan": PlanOptions(network=asked.network),
+        "plan": PlanOptions(network=wanted.network),
     }
     if schema.label.classes is None:
         return PrivateRegressor(**common, target_bounds=(schema.label.low, schema.label.high))
@@ -92,15 +92,15 @@ def estimator(asked, schema):
     ids=str,
 )
 def test_an_agreement_has_the_plan_and_the_problem_of_the_estimator(label, changes, tmp_path):
-    asked = proposal(tmp_path, label, **changes)
-    planned = plan_agreement(asked)
+    wanted = proposal(tmp_path, label, **changes)
+    planned = plan_agreement(wanted)
     (tmp_path / "consortium.toml").write_text(planned.text)
     run = read_agreement(tmp_path / "consortium.toml").run
     assert run.digest == planned.agreement.run.digest
     schema = read_schema(tmp_path / "schema.toml")
-    found = table(schema, label, sum(site.records for site in asked.sites))
-    nodes = np.repeat([site.name for site in asked.sites], [site.records for site in asked.sites])
-    model = estimator(asked, schema)
+    found = table(schema, label, sum(site.records for site in wanted.sites))
+    nodes = np.repeat([site.name for site in wanted.sites], [site.records for site in wanted.sites])
+    model = estimator(wanted, schema)
     prepared = model._prepare(found.X, found.y, nodes, None)
     simulated, deployed = prepared.spec.replace(seed=None), run.spec.replace(seed=None)
     for part in ("problem", "network", "privacy", "algorithm"):
@@ -112,7 +112,7 @@ def test_an_agreement_has_the_plan_and_the_problem_of_the_estimator(label, chang
     job = prepare(prepared.spec, prepared.shards).plan
     order = [prepared.nodes.index(name) for name in run.nodes]
     assert np.allclose(np.array(job.release.sigma)[order], run.plan.release.sigma, rtol=1e-9)
-    for i, site in enumerate(asked.sites):
+    for i, site in enumerate(wanted.sites):
         at = np.flatnonzero(nodes == site.name)
         own = problem_of(run, Shards.of(found.X[at], found.y[at], np.array([0, len(at)]))).shards
         mine = prepared.shards.node(order[i])
@@ -193,13 +193,13 @@ def test_round_trips_are_measured():
 
 
 def test_the_command_writes_what_was_planned(tmp_path):
-    asked = proposal(tmp_path, trust="1")
+    wanted = proposal(tmp_path, trust="1")
     file = tmp_path / "consortium.toml"
     line = ["init", str(file), *(part for site in SITES for part in ("--site", site)), "--trust", "1", "--name"]
     for _ in range(2):  # the second time it is there, and says the same
         found = CliRunner().invoke(app, [*line, "clinics"])
         assert found.exit_code == 0, found.output
-    assert file.read_text() == plan_agreement(asked).text
+    assert file.read_text() == plan_agreement(wanted).text
     assert "differential privacy" in found.output and "then: sottovoce consortium init" in found.output
     with pytest.raises(SpecError, match="says something else"):
         CliRunner().invoke(app, [*line, "others"], catch_exceptions=False)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from sottovoce.node.removal import FREEZE, SUSPECT, Statement, Votes, quorum
 
 
-class Setting(NamedTuple):
+class Limits(NamedTuple):
     """A world, and how much may go wrong in it."""
 
     n: int

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from removal_explorer import Setting, World, explored, walked
+from removal_explorer import Limits, World, explored, walked
 
 from sottovoce.node.removal import FREEZE, SUSPECT, Statement, Votes, quorum
 
@@ -163,22 +163,22 @@ def ends_of(worlds):
 
 
 def test_three_nodes_of_which_one_is_lost_always_end():
-    ends = ends_of(explored(World(Setting(3, 1, rounds=1, deaths=1, crashes=0)), limit=10_000))
+    ends = ends_of(explored(World(Limits(3, 1, rounds=1, deaths=1, crashes=0)), limit=10_000))
     assert set(ends) == {("done",) * 2, ("done",) * 3}
 
 
 @pytest.mark.slow
 def test_three_nodes_that_also_restart_always_end():
-    ends = ends_of(explored(World(Setting(3, 1, rounds=2, deaths=1, crashes=1)), limit=100_000))
+    ends = ends_of(explored(World(Limits(3, 1, rounds=2, deaths=1, crashes=1)), limit=100_000))
     assert set(ends) == {("done",) * 2, ("done",) * 3}
 
 
 SETTINGS = {
-    "two of five die": Setting(5, 2, rounds=3, deaths=2, crashes=2),
-    "two of five die, others are suspected falsely": Setting(5, 2, rounds=3, deaths=2, crashes=2, suspicions=2),
-    "a liar among five": Setting(5, 1, 1, rounds=3, deaths=1, crashes=1, suspicions=1, lies=4),
-    "a liar among six": Setting(6, 2, 1, rounds=3, deaths=1, crashes=2, suspicions=1, lies=8),
-    "a liar among six, and two die": Setting(6, 2, 1, rounds=3, deaths=2, crashes=2, suspicions=2, lies=6),
+    "two of five die": Limits(5, 2, rounds=3, deaths=2, crashes=2),
+    "two of five die, others are suspected falsely": Limits(5, 2, rounds=3, deaths=2, crashes=2, suspicions=2),
+    "a liar among five": Limits(5, 1, 1, rounds=3, deaths=1, crashes=1, suspicions=1, lies=4),
+    "a liar among six": Limits(6, 2, 1, rounds=3, deaths=1, crashes=2, suspicions=1, lies=8),
+    "a liar among six, and two die": Limits(6, 2, 1, rounds=3, deaths=2, crashes=2, suspicions=2, lies=6),
 }
 
 

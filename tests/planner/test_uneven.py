@@ -47,7 +47,7 @@ def test_no_planned_run_has_a_node_that_hinders(sizes):
     assert all(one.ratio < 1.6 for one in hindrances(public(choice.spec, sizes)))
 
 
-def test_a_plan_by_hand_whose_small_node_ruins_it_is_told_so():
+def test_a_plan_by_hand_whose_small_node_ruins_it_is_warned_of():
     sizes = (1500, 60)
     planned = plan_fit(request(sizes))
     by_hand = planned.spec.replace(problem__weights="nodes", privacy__moments="none")

@@ -20,7 +20,7 @@ MAX_CATEGORIES = 24
 MAX_COMMON_CATEGORIES = 255
 """Values that a category has at the most where each occurs often."""
 OFTEN = 10
-"""Records of a value, on average, from which on it is a category and not somebody's words."""
+"""Records of a value, on average, from which on it is a category and not free text."""
 MAX_CATEGORY_LETTERS = 60
 """Letters of a category at the most."""
 MAX_CODES = 12

@@ -288,7 +288,7 @@ class Removal:
         self._heard: dict[int, float] = {}
         self._unanswered: dict[int, int] = {}
         self._at: Any = None
-        self._since = self._asked = 0.0
+        self._since = self._requested = 0.0
         self._watch: Stopwatch | None = None
         self.state: tuple[str, bytes] = "", b""
         """The state that this node froze with, for who lacks it; and its hash."""
@@ -466,7 +466,7 @@ class Removal:
             if not all(map(self.envelope.knows, others)):
                 return  # nobody has been removed from a run that has not begun
             if (watch, at) != (self._watch, self._at):
-                self._watch, self._at, self._since, self._asked = watch, at, now, now
+                self._watch, self._at, self._since, self._requested = watch, at, now, now
                 self._heard.clear()
                 self._unanswered.clear()
             for peer in self._fresh:
@@ -476,9 +476,9 @@ class Removal:
                 silent = now - max(self._since, self._heard.get(peer, 0.0))
                 if silent >= self.lost_after and self._unanswered.get(peer, 0) >= PINGS / 2:
                     self._suspect(peer, done, lends)
-            if now - self._asked < self.lost_after / PINGS:
+            if now - self._requested < self.lost_after / PINGS:
                 return
-            self._asked = now
+            self._requested = now
             for peer in others:
                 self._unanswered[peer] = self._unanswered.get(peer, 0) + 1
         for peer in others:
