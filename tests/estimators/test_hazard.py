@@ -90,6 +90,15 @@ def test_a_record_that_cannot_be_used_is_refused_in_a_simulation_alone():
         assert model(random_state=None).fit(X, time, event).privacy_.epsilon == pytest.approx(1.0, rel=1e-6)
 
 
+def test_a_missing_number_is_refused_in_a_simulation_alone():
+    X, time, event = study()
+    X[3, 0] = np.nan
+    with pytest.raises(DataError, match="1 numbers are missing; fill them in"):
+        model().fit(X, time, event)
+    with pytest.warns(OwnerWarning, match="1 numbers are missing and count as the middle"):
+        assert model(random_state=None).fit(X, time, event).privacy_.epsilon == pytest.approx(1.0, rel=1e-6)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

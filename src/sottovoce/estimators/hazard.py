@@ -151,7 +151,7 @@ class PrivateSurvival(TableEstimator):
             raise SpecError(f"max_hazard must be between 1 and {MAX_HAZARD:g}, not {most:g}")
         if self.ratio not in RATIOS:
             raise SpecError(f"ratio must be 'hazard' or 'odds', not {self.ratio!r}")
-        X = validate_data(self, number_cells(X), dtype=np.float64, ensure_all_finite=False)
+        X = self._columns(X)
         N, m = X.shape
         cell = self._cells(time, event, times, N, private=settings.seed(self.random_state) is None)
         t, planned = self._map.rows(X), self._planned(N, nodes)

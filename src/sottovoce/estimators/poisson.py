@@ -190,7 +190,7 @@ class PrivatePoissonRegressor(TableEstimator):
         return np.concatenate([self._map.rows(X), np.ones((len(X), 1))], axis=1)
 
     def _records(self, X: Any, y: Any, exposure: Any, private: bool) -> _Records:
-        X = validate_data(self, number_cells(X), dtype=np.float64, ensure_all_finite=False)
+        X = self._columns(X)
         middle, counts = self._middle(), real_numbers(np.asarray(y))
         spent = np.full(len(X), math.exp(middle)) if exposure is None else real_numbers(np.asarray(exposure))
         if counts.shape != (len(X),) or spent.shape != counts.shape:

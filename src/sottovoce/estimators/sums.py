@@ -11,13 +11,14 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import scipy  # not its parts: they load when first used
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sottovoce._types import Array, IntArray
-from sottovoce.errors import PrivacyError, SpecError
+from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.estimators import settings
 from sottovoce.estimators.base import owners
 from sottovoce.estimators.composition import charge_budget, digest, remember
+from sottovoce.estimators.unusable import number_cells, warn_owner
 from sottovoce.evaluation.tally import Tally, seeded
 from sottovoce.features import Additive
 from sottovoce.inference.estimate import Estimate, Procedure
@@ -114,6 +115,16 @@ class TableEstimator(SumsEstimator):
 
     remedy: ClassVar[str]
     """What would help where released numbers refuse intervals."""
+
+    def _columns(self, X: Any) -> Array:
+        """The records as numbers: what is none counts as the middle of its bounds, or is refused in a simulation."""
+        X = validate_data(self, number_cells(X), dtype=np.float64, ensure_all_finite=False)
+        bad = int(np.count_nonzero(np.isnan(X)))
+        if settings.seed(self.random_state) is None:
+            warn_owner(bad, "numbers are missing and count as the middle of their column's bounds")
+        elif bad:
+            raise DataError(f"{bad} numbers are missing; fill them in, or leave their records out")
+        return np.asarray(X)
 
     def _release(
         self, planned: Planned, table: Array, y: Array, steps: Procedure, sums: Callable[[Stage], StageSums]
